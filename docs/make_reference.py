@@ -40,6 +40,8 @@ from polyrhythm.methods.mechanism import Mechanism
 from polyrhythm.methods.order.base import Order
 from polyrhythm.methods.order.pacing import Pacing
 from polyrhythm.methods.participation.base import Participation, ParticipationModifier
+from polyrhythm.methods.personal.models import PersonalModel
+from polyrhythm.methods.personal.scope import Scope
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import ReleaseModifier, ReleasePolicy
 from polyrhythm.methods.server_step import ServerStep
@@ -85,6 +87,8 @@ SLOTS: Sequence[tuple[str, str, tuple[type[Settings], ...]]] = (
     ("Release", "When does the server step, and on what?", (ReleasePolicy, ReleaseModifier)),
     ("Server step", "How does the server step on the mean update D?", (ServerStep,)),
     ("Compression", "Beside the seven slots: how an update travels to the server.", (Compression,)),
+    ("Scope", "Beside the seven slots: what of the model is shared, and what stays at each client.", (Scope,)),
+    ("Personal model", "Beside the seven slots: which model a client uses in the end.", (PersonalModel,)),
     ("Local optimiser", "Beside the seven slots: how a client steps along its gradients.", (LocalOptimiser,)),
     ("Schedule", "Beside the seven slots: a factor on the local learning rate.", (Schedule,)),
 )
@@ -153,6 +157,19 @@ RUN_COLUMNS = {
 }
 
 
+OF_CLIENTS = {
+    "global_mean": "where clients have tests of their own: the mean over clients, for the last evaluated version",
+    "global_pooled": "likewise over the samples of these tests",
+    "global_median": "likewise the median of clients",
+    "global_worst_decile": "likewise the mean over the worst tenth of them, at least one",
+    "global_sd_over_clients": "likewise their standard deviation, of all there are",
+    "personal_mean": "the same with the model that each client uses, where that is another; and `personal_pooled`, "
+    "`personal_median`, `personal_worst_decile` and `personal_sd_over_clients`",
+    "personal_worse": "the share of clients that do worse with theirs than with the global model",
+}
+"""Fields of the summary that only some runs have."""
+
+
 # Pages of docs/mechanisms, and the recipes and parts that they tell more of.
 MORE = {
     "critical_periods": ("fedcl", "critical_periods", "random_resize", "gradient_norm", "fisher_trace"),
@@ -163,6 +180,10 @@ MORE = {
     ),
     "compression": ("compress_top_k", "compress_int8", "lossless"),
     "partial_work": ("partial_work",),
+    "personal": (
+        *("fedavg_ft", "fedper", "lg_fedavg", "fedbn", "fedrep", "fedbabu", "ditto"),
+        *("personal_layers", "personal_first", "fine_tuning", "personal_copy"),
+    ),
     "curriculum": ("curriculum_fl", "curriculum", "pacing"),
     "client_curriculum": ("client_curriculum",),
     "selection": ("power_of_choice", "oort", "tifl", "clustered_sampling", "divfl", "f3ast", "optimal_sampling"),
@@ -539,7 +560,8 @@ def _record() -> Iterator[str]:
     yield "### Summary: the line of `--json`"
     found = {"run_id", "status", "reason", "notices", "missing", *_summary().fields(digest="", wall_seconds=0.0)}
     _same(found, SUMMARY_FIELDS, "the summary")
-    yield table(("field", "meaning"), [(f"`{name}`", text) for name, text in SUMMARY_FIELDS.items()])
+    fields = {**SUMMARY_FIELDS, **OF_CLIENTS}
+    yield table(("field", "meaning"), [(f"`{name}`", text) for name, text in fields.items()])
     records: dict[str, Mapping[str, str]] = {
         "runs": RUN_COLUMNS,
         "versions": {"run": "the run's number"} | dict(parsed(VersionRecord).args),

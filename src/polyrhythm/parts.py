@@ -36,6 +36,12 @@ from polyrhythm.methods.participation.sampled_staleness import SampledStaleness 
 from polyrhythm.methods.participation.tier_sampling import TierSampling as tier_sampling
 from polyrhythm.methods.participation.utility_sampling import UtilitySampling as utility_sampling
 from polyrhythm.methods.participation_intervals import ParticipationIntervals as participation_intervals
+from polyrhythm.methods.personal.models import FineTuning as fine_tuning
+from polyrhythm.methods.personal.models import GlobalModel as global_model
+from polyrhythm.methods.personal.models import PersonalCopy as personal_copy
+from polyrhythm.methods.personal.phases import PersonalFirst as personal_first
+from polyrhythm.methods.personal.scope import Everything as everything
+from polyrhythm.methods.personal.scope import PersonalLayers as personal_layers
 from polyrhythm.methods.release.base import Buffer as buffer
 from polyrhythm.methods.release.base import Deadline as deadline
 from polyrhythm.methods.release.base import MinReports as min_reports
@@ -96,9 +102,12 @@ __all__ = [
     "dynamic_regularisation",
     "epochs",
     "equal",
+    "everything",
     "exponential",
+    "fine_tuning",
     "from_current",
     "geometric_median",
+    "global_model",
     "last_models",
     "last_received",
     "last_updates",
@@ -116,6 +125,9 @@ __all__ = [
     "partial_work",
     "participation_intervals",
     "per_step",
+    "personal_copy",
+    "personal_first",
+    "personal_layers",
     "power",
     "prox",
     "random_epochs",

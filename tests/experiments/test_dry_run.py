@@ -61,6 +61,9 @@ def both(some: Prepared) -> tuple[DryRun, dict[str, object], dict[str, object]]:
         ("fedavg | random_resize | skip_and_estimate", "uniform | slow_share"),
         ("local_only", "uniform"),
         ("centralised", "uniform"),
+        ("fedavg | personal_layers(layers=['*.bias']) | compress_int8 | personal_first(epochs=1)", "lognormal"),
+        ("ditto(personal_epochs=1.5) | personal_layers(layers=['*.bias'])", "tiers | faults(crash=0.2)"),
+        ("fedavg(steps=7) | personal_copy(epochs=1) | partial_work(seconds=0.05)", "tiers"),
     ],
 )
 def test_a_dry_run_is_exact(method: str, fleet: str) -> None:

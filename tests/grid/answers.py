@@ -37,6 +37,9 @@ from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.participation.tier_sampling import TierSampling
 from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
+from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
+from polyrhythm.methods.personal.phases import PersonalFirst
+from polyrhythm.methods.personal.scope import PersonalLayers
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, MinReports, TimeOut, WhenAll
 from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
@@ -150,6 +153,12 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
     ),
     "server step": ((Sgd(),), (Momentum(),), (Adagrad(),), (Adam(),), (Yogi(),), (AMSGrad(),), (Extrapolation(),)),
     "compression": ((Lossless(),), (TopK(share=0.3),), (Int8(),)),
+    "what is personal": (
+        (),
+        (PersonalLayers(layers=("*bias",)), FineTuning(epochs=1)),
+        (PersonalLayers(layers=("*weight",)), PersonalFirst(epochs=1)),
+        (PersonalLayers(layers=("*bias",)), PersonalCopy(epochs=1)),
+    ),
 }
 ANSWERS = tuple(QUESTIONS.values())
 SIZE = math.prod(map(len, ANSWERS))

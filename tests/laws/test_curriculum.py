@@ -14,8 +14,8 @@ import torch
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from polyrhythm.core import training
-from polyrhythm.core.training import Training
+from polyrhythm.core import local_run
+from polyrhythm.core.local_run import LocalRun
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.mechanism import Model, Need, Visit
 from polyrhythm.methods.order import base as order
@@ -98,7 +98,7 @@ def _still_in_training(self: TorchEngine, which: Any) -> Any:
 
 def _draws_with_the_training(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TorchEngine, "frozen", _still_in_training)
-    patch.setattr(training, "measuring", lambda *names: contextlib.nullcontext())
+    patch.setattr(local_run, "measuring", lambda *names: contextlib.nullcontext())
 
 
 def _with_the_model_in_training(self: TorchEngine, which: Any) -> Any:
@@ -122,10 +122,10 @@ def _no_least(self: Curriculum, visit: Visit, progress: Progress) -> int:
     return _IN_USE(self, replace(visit, least=1), progress)
 
 
-_BATCHES = Training.batches
+_BATCHES = LocalRun.batches
 
 
-def _one_pass_at_most(self: Training) -> Any:
+def _one_pass_at_most(self: LocalRun) -> Any:
     limit = self.visit.epoch_steps
     for number, batch in enumerate(_BATCHES(self)):
         if number < limit:
@@ -138,7 +138,7 @@ def _one_pass_at_most(self: Training) -> Any:
     examples=30,
     broken_by={
         "BatchNorm is given one sample": swap(Curriculum, "in_use", _no_least),
-        "one pass at most": swap(Training, "batches", _one_pass_at_most),
+        "one pass at most": swap(LocalRun, "batches", _one_pass_at_most),
     },
 )
 def test_a_curriculum_takes_as_many_steps_as_none(trial: Trial, curriculum: Curriculum) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from polyrhythm.base.messages import Event, Report, Timer
 from polyrhythm.base.settings import Settings
-from polyrhythm.core import forecast, readiness, training, visit_plan
+from polyrhythm.core import forecast, local_run, readiness, training, visit_plan
 from polyrhythm.core.batches import batch_sizes
 from polyrhythm.core.forecast import Ahead, Pace
 from polyrhythm.core.readiness import Readiness
@@ -389,7 +389,7 @@ def _planned(assignment: Any, num_samples: int, **rest: Any) -> Report:
     return _REPORT(assignment, num_samples, **rest | {"steps": 3 * rest.get("steps", 0)})
 
 
-def _rate_of_the_whole(self: training.Training, step: int) -> float:
+def _rate_of_the_whole(self: local_run.LocalRun, step: int) -> float:
     steps = self.plan.steps * (3 if isinstance(self.recipe.work, PartialWork) else 1)
     return self.recipe.optimiser.lr * self.recipe.schedule.factor(step, steps)
 
@@ -408,7 +408,7 @@ def _rate_of_the_whole(self: training.Training, step: int) -> float:
     momentum=st.sampled_from((0.0, 0.9)),
     broken_by={
         "the steps that were planned": swap(training, "report_on", _planned),
-        "rates of the whole plan": swap(training.Training, "rate", _rate_of_the_whole),
+        "rates of the whole plan": swap(local_run.LocalRun, "rate", _rate_of_the_whole),
     },
 )
 def test_a_part_of_the_work_is_as_if_no_more_had_been_asked(

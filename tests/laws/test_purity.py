@@ -17,10 +17,10 @@ from polyrhythm.base.streams import stream
 from polyrhythm.core import client, training
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState, Memory
+from polyrhythm.core.local_run import LocalRun
 from polyrhythm.core.protocols import Opening
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import ServerDecision
-from polyrhythm.core.training import Training
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods import together
 from polyrhythm.methods.correction import (
@@ -42,7 +42,7 @@ from .trials import Misfortune, Trial, misfortunes, trials
 from .world import Federation, alike, copied, invitations, run, same
 
 # What mutants wrap.
-_BATCHES = Training.batches
+_BATCHES = LocalRun.batches
 _MEASURE = client.measured
 _EVALUATE = TorchEngine.evaluate
 
@@ -127,7 +127,7 @@ def test_the_cores_leave_what_they_are_given_as_it_was(
             assert same((state, report), (memories[assignment.client].provisional, report))
 
 
-def _counts(self: Training) -> Any:
+def _counts(self: LocalRun) -> Any:
     SEEN.append(1)
     return _BATCHES(self) if len(SEEN) % 2 else iter(list(_BATCHES(self))[::-1])
 
@@ -138,7 +138,7 @@ SEEN: list[int] = []
 @law(
     trial=trials(),
     parts=st.sampled_from(MIXES),
-    broken_by={"depends on how often it was called": swap(Training, "batches", _counts)},
+    broken_by={"depends on how often it was called": swap(LocalRun, "batches", _counts)},
 )
 def test_the_same_goes_in_and_the_same_comes_out(trial: Trial, parts: tuple[Settings, ...]) -> None:
     recipe, federation = trial.recipe(*parts), trial.federation

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.streams import seeded_torch
-from polyrhythm.core import client, training
+from polyrhythm.core import client, local_run
 from polyrhythm.core.protocols import Opening
 from polyrhythm.engines import torch as torch_engine
 from polyrhythm.engines.torch import TorchEngine
@@ -54,7 +54,7 @@ class _Unseeded:
     def __exit__(self, *error: object) -> None: ...
 
 
-unseeded: Mutation = swap(training, "seeded_torch", _Unseeded)
+unseeded: Mutation = swap(local_run, "seeded_torch", _Unseeded)
 
 
 @law(
@@ -160,7 +160,7 @@ class Clones(Federation):
     seeds=st.permutations((0, 1, 2)),
     broken_by={
         "no dropout in training": swap(TorchEngine, "open", _in_eval_mode),
-        "one mask for all": swap(training, "seeded_torch", _one_stream),
+        "one mask for all": swap(local_run, "seeded_torch", _one_stream),
     },
 )
 def test_dropout_repeats_by_run_and_differs_by_client_and_visit(epochs: float, seeds: list[int]) -> None:
@@ -213,7 +213,7 @@ def _unnamed(*names: object) -> contextlib.AbstractContextManager[None]:
 
 
 def unnamed(patch: pytest.MonkeyPatch) -> None:
-    for module in (client, training):
+    for module in (client, local_run):
         patch.setattr(module, "measuring", _unnamed)
 
 
@@ -222,7 +222,7 @@ def unnamed(patch: pytest.MonkeyPatch) -> None:
     broken_by={
         "looks from torch's generator": unnamed,
         "fisher from torch's generator": lambda patch: patch.setattr(
-            training.Training, "looking", lambda self, what: contextlib.nullcontext()
+            local_run.LocalRun, "looking", lambda self, what: contextlib.nullcontext()
         ),
     },
 )

@@ -12,9 +12,9 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from polyrhythm.base.streams import stream
-from polyrhythm.core import training
+from polyrhythm.core import local_run
 from polyrhythm.core.client_state import Memory
-from polyrhythm.core.training import Training
+from polyrhythm.core.local_run import LocalRun
 from polyrhythm.methods.local.schedules import Cosine, Exponential, Power, Schedule, StepDecay
 from polyrhythm.methods.order import base as order
 from polyrhythm.methods.order.base import Shuffled
@@ -26,7 +26,7 @@ from .trials import Misfortune, misfortunes
 from .world import Federation, Run, play, run
 
 # What mutants wrap.
-_CUT = training.cut
+_CUT = local_run.cut
 
 SIZES = (1, 7, 9, 16)
 NETS = st.sampled_from(("logistic", "batchnorm"))
@@ -72,7 +72,7 @@ def _cut_always_drops(num_samples: int, batch: int, drop_last: bool, fold_single
     examples=20,
     broken_by={
         "sampled with repeats": swap(Shuffled, "one_pass", _with_repeats),
-        "short batches dropped unasked": swap(training, "cut", _cut_always_drops),
+        "short batches dropped unasked": swap(local_run, "cut", _cut_always_drops),
         "one step too few": swap(Epochs, "plan", _one_step_less),
     },
 )
@@ -96,7 +96,7 @@ def test_an_epoch_uses_every_sample_once(net: str, batch: int | None, epochs: fl
     examples=20,
     broken_by={
         "rounded down": swap(Epochs, "plan", _rounded_down),
-        "the short batch kept": swap(training, "cut", lambda held, batch, drop, fold: _CUT(held, batch, False, fold)),
+        "the short batch kept": swap(local_run, "cut", lambda held, batch, drop, fold: _CUT(held, batch, False, fold)),
     },
 )
 def test_a_fraction_of_an_epoch_is_that_many_of_its_steps(batch: int | None, epochs: float, drop_last: bool) -> None:
@@ -120,10 +120,10 @@ def test_a_fraction_of_an_epoch_is_that_many_of_its_steps(batch: int | None, epo
     examples=100,
     broken_by={
         "a single sample on its own": swap(
-            training, "cut", lambda held, batch, drop, fold: _CUT(held, batch, drop, False)
+            local_run, "cut", lambda held, batch, drop, fold: _CUT(held, batch, drop, False)
         ),
         "nothing left of a small client": swap(
-            training,
+            local_run,
             "cut",
             lambda held, batch, drop, fold: _CUT(held, batch, drop, fold)[: held // batch],
         ),
@@ -133,7 +133,7 @@ def test_a_pass_is_cut_into_full_batches_and_a_rest(
     num_samples: int, batch: int, drop_last: bool, fold_single: bool
 ) -> None:
     assume(batch > 1 or not fold_single)  # refused before a run starts
-    pieces = training.cut(num_samples, batch, drop_last, fold_single)
+    pieces = local_run.cut(num_samples, batch, drop_last, fold_single)
     sizes = [s.stop - s.start for s in pieces]
     assert [i for s in pieces for i in range(s.start, s.stop)] == list(range(sum(sizes)))
     assert all(size == batch for size in sizes[:-1])
@@ -208,12 +208,12 @@ VERSIONED: tuple[Schedule, ...] = (
 )
 
 
-def _by_visit(self: Training, step: int) -> float:
+def _by_visit(self: LocalRun, step: int) -> float:
     factor: float = self.recipe.schedule.factor(self.visit.visit, self.visit.total_rounds)
     return float(self.recipe.optimiser.lr * factor)
 
 
-def _one_later(self: Training, step: int) -> float:
+def _one_later(self: LocalRun, step: int) -> float:
     factor: float = self.recipe.schedule.factor(self.visit.version + 1, self.visit.total_rounds)
     return float(self.recipe.optimiser.lr * factor)
 
@@ -222,8 +222,8 @@ def _one_later(self: Training, step: int) -> float:
     schedule=st.sampled_from(VERSIONED),
     cohort=st.integers(1, 3),
     broken_by={
-        "restarts for who was away": swap(Training, "rate", _by_visit),
-        "a version too early": swap(Training, "rate", _one_later),
+        "restarts for who was away": swap(LocalRun, "rate", _by_visit),
+        "a version too early": swap(LocalRun, "rate", _one_later),
     },
 )
 def test_a_schedule_by_version_does_not_restart_for_the_absent(schedule: Schedule, cohort: int) -> None:
@@ -240,9 +240,9 @@ def test_a_schedule_by_version_does_not_restart_for_the_absent(schedule: Schedul
     gamma=st.sampled_from((0.5, 0.9)),
     steps=st.integers(2, 6),
     broken_by={
-        "never moves": swap(Training, "rate", lambda self, step: self.recipe.optimiser.lr),
+        "never moves": swap(LocalRun, "rate", lambda self, step: self.recipe.optimiser.lr),
         "goes on over visits": swap(
-            Training,
+            LocalRun,
             "rate",
             lambda self, step: (
                 self.recipe.optimiser.lr * self.recipe.schedule.factor(step + self.plan.steps * self.visit.visit, None)

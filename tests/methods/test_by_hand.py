@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from laws.selecting import Present, call, setup, who
 from laws.selecting import report as told
 from laws.test_asynchrony import SIZES
-from laws.world import Federation, run
+from laws.world import Federation, Shard, run
 from polyrhythm.base.messages import Report
+from polyrhythm.core.client_state import ClientState
+from polyrhythm.core.personal import used
 from polyrhythm.core.versions import facts_of
+from polyrhythm.core.visit_plan import visit_of
+from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.client_momentum import ClientMomentum
-from polyrhythm.methods.mechanism import Release, Setup
-from polyrhythm.methods.papers import ace, aced, area, ca2fl, fadas, fedexp, fedvarp
+from polyrhythm.methods.mechanism import Model, Release, Setup
+from polyrhythm.methods.papers import ace, aced, area, ca2fl, fadas, fedavg, fedexp, fedvarp
 from polyrhythm.methods.participation.cluster_sampling import ClusterSampling, distances, poured
 from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
 from polyrhythm.methods.participation.norm_sampling import chances
 from polyrhythm.methods.participation.rate_sampling import RateSampling
 from polyrhythm.methods.participation.ward import merged
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
+from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
+from polyrhythm.methods.personal.scope import PersonalLayers
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import ReleaseModifier
 from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
@@ -33,7 +39,8 @@ from polyrhythm.methods.release.last_models import LastModels
 from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.stale_updates import StaleUpdates
 from polyrhythm.methods.server_step import Extrapolation
-from polyrhythm.methods.weighing import Staleness
+from polyrhythm.methods.weighing import Equal, Staleness
+from polyrhythm.models.tasks import task
 
 SETUP = Setup(size=1, dtype=torch.float64, population=3, total_rounds=None, seed=0)
 B = (0.0, 4.0, 8.0)
@@ -280,3 +287,62 @@ def test_chances_by_hand(lengths: tuple[float, ...], uploads: int, expected: tup
     for rescalings in (None, 4):
         assert chances(lengths, uploads, rescalings) == pytest.approx(expected)
     assert chances((1, 1, 8), 2, 1) == pytest.approx((0.5, 0.5, 1))
+
+
+class Numbers(nn.Module):
+    """Two weights, whatever the input: with targets b, and lr = 1/2, a step goes half of the way to b."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Parameter(torch.zeros(1, dtype=torch.float64)) for _ in range(2))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return torch.cat([self.first, self.second]).expand(len(inputs), 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halfway(Federation):
+    """Clients with one sample each, of the same target in both numbers."""
+
+    targets: tuple[float, ...] = (0.0, 4.0)
+    sizes: tuple[int, ...] = (1, 1)
+
+    def engine(self) -> TorchEngine:
+        return TorchEngine(Numbers(), task("regression").fitted(2, torch.zeros(1, 2, dtype=torch.float64)))
+
+    def shards(self) -> tuple[Shard, ...]:
+        return tuple(Shard(torch.zeros(1, 1), torch.full((1, 2), b, dtype=torch.float64)) for b in self.targets)
+
+
+def test_a_part_that_is_shared_and_one_that_is_not_by_hand() -> None:
+    """The shared number is 1 after a version, half of the mean of 0 and 4; the personal ones are 0 and 2."""
+    recipe = fedavg(cohort=2, steps=1, batch=None, lr=0.5) | Equal() | PersonalLayers(layers=("second",))
+    story, layout = run(recipe, Halfway(), versions=2), Halfway().engine().layout
+    first, second = (layout.named(story.states[version].weights) for version in (1, 2))
+    assert (float(first["first"]), float(first["second"])) == (1, 0)
+    assert (float(second["first"]), float(second["second"])) == (1.5, 0)
+    assert [float(story.clients[c].parts["personal_layers"]["weights"]) for c in range(2)] == [0, 3]
+
+
+@pytest.mark.parametrize(("strength", "found"), [(0.0, 3.0), (1.0, 2.0)])
+def test_a_copy_with_a_pull_by_hand(strength: float, found: float) -> None:
+    """Two steps from 0 towards 4, with a pull to x = 0: 2, 3 alone; 2, 2 with lambda = 1."""
+    recipe = fedavg(cohort=1, steps=1, batch=None, lr=0.5) | PersonalCopy(strength=strength, epochs=2)
+    story = run(recipe, Halfway(targets=(4.0,), sizes=(1,)), versions=1)
+    kept = story.clients[0].parts["personal_copy"]["weights"]
+    layout = Halfway().engine().layout
+    assert {name: float(value) for name, value in layout.named(kept).items()} == {"first": found, "second": found}
+    assert layout.named(story.weights)["first"] == 2  # one step of its own
+
+
+@pytest.mark.parametrize(("epochs", "found"), [(0.0, (1, 1)), (1.0, (2.5, 1)), (2.0, (3.25, 1))])
+def test_tuning_one_layer_by_hand(epochs: float, found: tuple[float, float]) -> None:
+    recipe = fedavg(batch=None, lr=0.5) | FineTuning(epochs=epochs, layers=("first",))
+    engine, data = Halfway().engine(), Halfway(targets=(4.0,)).shards()[0]
+    names = {"seed": 0, "client": 0, "visit": 0, "version": 0, "total_rounds": None}
+    visit, _ = visit_of(recipe, 1, False, **names)
+    sent = torch.zeros(engine.layout.size, dtype=torch.float64)
+    for segment in engine.layout.segments:
+        segment.of(sent).fill_(1.0)
+    model = used(recipe, visit, ClientState(), Model(weights=sent, buffers=()), data, engine)
+    assert tuple(float(v) for v in engine.layout.named(model.weights).values()) == found

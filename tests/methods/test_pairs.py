@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,10 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from laws import selecting
 from laws.fleets import Paces
+from laws.trials import spoiled
 from laws.world import Federation, Run, alike, near, play, run, same
 from polyrhythm import fleet as fleets
 from polyrhythm.base.errors import UserError
@@ -22,6 +24,7 @@ from polyrhythm.base.settings import Settings
 from polyrhythm.base.sums import combine_buffers
 from polyrhythm.core.batches import cut
 from polyrhythm.data import ArraySamples
+from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.compression import Int8, TopK
 from polyrhythm.methods.correction import (
@@ -48,6 +51,9 @@ from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.participation.tier_sampling import TierSampling
 from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
+from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
+from polyrhythm.methods.personal.phases import PersonalFirst
+from polyrhythm.methods.personal.scope import PersonalLayers
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, MinReports, OverSelect, ReleaseContext, WhenAll
 from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
@@ -664,6 +670,146 @@ def test_a_short_step_leaves_moments_as_they_are() -> None:
         assert near(after.parts["server_momentum"]["m"], m, 1e-10)
 
 
+HEAD = PersonalLayers()
+HEADED = EVERYBODY | HEAD
+
+
+@row(
+    "`personal_layers` × control variates, VRL-SGD, FedDyn, what the server adds up",
+    "`personal_layers` × a movement that is sent again",
+    "what is personal × a skipped visit",
+)
+@pytest.mark.parametrize(
+    "part",
+    [ControlVariates(), VarianceReduction(), DynamicRegularisation(), Adam(), Momentum()],
+    ids=lambda p: p.label(),
+)
+def test_nothing_moves_at_the_server_where_clients_have_their_own(part: Settings) -> None:
+    story = play(HEADED | part | ODD_ONES_SKIP, Federation())
+    own = HEAD.own(Federation().engine().layout)
+    vectors = [v for state in story.states for v in state.parts[part.label()].values() if isinstance(v, Tensor)]
+    vectors += [v for state in story.clients.values() for v in state.parts.get(part.label(), {}).values()]
+    drifts = [v for state in story.states for v in state.parts[part.label()].get("drift", {}).values()]
+    assert len([*vectors, *drifts]) > 2
+    assert not any(own.of(vector).any() for vector in (*vectors, *drifts) if vector.dim())
+    assert len(skipped(story)) == 4
+    for dispatch in skipped(story):
+        update = story.reports[dispatch].update
+        assert update is not None
+        assert not own.of(update).any()
+        assert same(story.ends[dispatch].parts["personal_layers"], story.starts[dispatch].parts["personal_layers"])
+
+
+@row("`personal_layers` × prox, clipping")
+def test_a_pull_is_towards_the_clients_own_last_value() -> None:
+    """With lr * mu = 1 every step but the gradient's goes back to where the visit began, also of what is personal."""
+    recipe = fedavg(cohort=4, batch=None, epochs=2, lr=0.5, clip=1e-3) | Prox(mu=2.0) | HEAD
+    federation, moved = Federation(dtype=torch.float64), []
+    story, layout = play(recipe, federation), federation.engine().layout
+
+    for dispatch in story.assignments:
+        before, after = (s.parts.get("personal_layers", {}) for s in (story.starts[dispatch], story.ends[dispatch]))
+        begun = before.get("weights", HEAD.own(layout).of(story.states[0].weights))
+        moved.append(float(torch.linalg.vector_norm(after["weights"] - begun)))
+    assert 0 < max(moved) <= 0.5e-3 + 1e-12  # as far as one step with the clipped gradient of the whole model
+
+
+@row("`personal_layers` × compression")
+def test_what_travels_compressed_is_the_shared_part() -> None:
+    layout = Federation().engine().layout
+    shared = HEAD.shared(layout)
+    for part in (TopK(share=0.5), Int8()):
+        story = play(HEADED | part, Federation())
+        assert all(report.packed == part.size(shared) for report in story.reports.values())
+        assert part.size(shared) < part.size(layout)  # type: ignore[operator]
+        assert all("left" in state.parts[part.label()] for state in story.clients.values())
+        assert not any(HEAD.own(layout).of(s.parts[part.label()]["left"]).any() for s in story.clients.values())
+
+
+@row("`personal_layers` × BatchNorm")
+def test_statistics_of_a_personal_layer_stay() -> None:
+    federation = Federation(net="batchnorm")
+    story = play(EVERYBODY | PersonalLayers(layers=("norms",)), federation)
+    assert same(story.states[-1].buffers, story.states[0].buffers)
+    kept = [state.parts["personal_layers"]["buffers"] for state in story.clients.values()]
+    assert len(kept) == 4
+    assert not any(same(a, b) for a, b in itertools.combinations(kept, 2))
+
+
+@row("`personal_layers` × visits that measure, scores, frozen models")
+def test_a_curriculum_scores_under_the_clients_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    received = list[Tensor]()
+    opened = TorchEngine.open
+
+    def noted(self: TorchEngine, visit: Any) -> None:
+        received.append(visit.received.weights.clone())
+        opened(self, visit)
+
+    monkeypatch.setattr(TorchEngine, "open", noted)
+    story, layout = play(HEADED | Curriculum(), Federation()), Federation().engine().layout
+    for dispatch, weights in enumerate(received):
+        kept = story.starts[dispatch].parts.get("personal_layers")
+        sent = story.assignments[dispatch].weights
+        assert torch.equal(weights, sent if kept is None else HEAD.own(layout).put(sent, kept["weights"]))
+
+
+@row("`personal_first` × everything that divides by steps")
+@pytest.mark.parametrize(
+    "part", [ControlVariates(), VarianceReduction(), NormalisedAveraging(), PerStep()], ids=lambda part: part.label()
+)
+def test_only_steps_of_the_shared_part_are_divided_by(part: Settings) -> None:
+    """Its first phase changes nothing of what is computed from the second, if that begins where it would without."""
+    plain, first = HEADED | PersonalFirst(epochs=0) | part, HEADED | PersonalFirst(epochs=2) | part
+    one, other = (run(recipe, Federation(sizes=(4, 8, 6, 8)), versions=1) for recipe in (plain, first))
+    steps, travels = ([getattr(r, name) for r in one.reports.values()] for name in ("steps", "travel"))
+    assert steps == [r.steps for r in other.reports.values()]
+    assert travels == [r.travel for r in other.reports.values()]
+    assert [r.samples for r in other.reports.values()] == [2 * r.samples for r in one.reports.values()]
+    if isinstance(part, ControlVariates):
+        for report in other.reports.values():
+            assert report.update is not None
+            change = report.extras["control_variates"]["change"]
+            assert near(change, report.update / -report.travel)
+
+
+@row("`personal_first`, `personal_copy` × partial work")
+@pytest.mark.parametrize("part", [PersonalFirst(epochs=1), PersonalCopy(epochs=1)], ids=lambda part: part.label())
+def test_what_is_trained_beside_takes_time(part: Settings) -> None:
+    fleet = fleets.Fleet(devices=fleets.Uniform(seconds_per_sample=0.01))
+    base = fedavg(cohort=4, batch=BATCH, epochs=3) | HEAD | PartialWork(seconds=0.3)
+    plain, beside = (run(recipe, Federation(sizes=(8, 8, 8, 8), fleet=fleet)) for recipe in (base, base | part))
+    assert {r.steps for r in plain.reports.values()} == {6}
+    assert {r.steps for r in beside.reports.values()} == {5}  # 8 samples beside, and 22 that there is time for
+    assert all(r.duration <= 0.3 + 1e-9 for r in beside.reports.values())
+
+
+@row("`personal_copy`, `fine_tuning` × corrections, curriculum, kept moments")
+def test_a_copy_is_trained_in_plain_passes() -> None:
+    copy = PersonalCopy(strength=0, epochs=1)
+    plain = fedavg(cohort=4, batch=BATCH, epochs=1, lr=0.1, momentum=0.9) | copy
+    for parts in ((Prox(mu=1.0), ControlVariates()), (Curriculum(),)):
+        odd = plain
+        for part in parts:
+            odd = odd | part
+        one, other = (play(recipe, Federation(), versions=1) for recipe in (plain, odd))
+        for client, state in one.clients.items():
+            assert same(state.parts["personal_copy"], other.clients[client].parts["personal_copy"])
+    kept = fedavg(cohort=4, batch=BATCH, epochs=1, lr=0.1, momentum=0.9, keep_state=True) | copy
+    fresh, again = (play(recipe, Federation(), versions=1) for recipe in (plain, kept))
+    assert same(fresh.clients[0].parts["personal_copy"], again.clients[0].parts["personal_copy"])
+
+
+@row("what is personal × a report that is refused, lost or late")
+def test_a_visit_that_did_not_count_leaves_what_is_personal() -> None:
+    def happening(assignment: Assignment, report: Report) -> Any:
+        return spoiled(report) if assignment.client == 1 and assignment.version == 1 else report
+
+    story = play(HEADED | PersonalCopy(), Federation(), happening=happening, versions=3)
+    first, second, third = story.visits(1)
+    assert not story.accepted[second]
+    assert same(story.starts[third], story.ends[first])
+
+
 WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
     "rolling and rounds": (lambda: EVERYBODY | Rolling(), "always at work"),
     "on arrival and rounds": (lambda: EVERYBODY | OnArrival(), "always at work"),
@@ -681,6 +827,7 @@ WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
         "one by one",
     ),
     "too many reports": (lambda: EVERYBODY | MinReports(count=5), "every version would be skipped"),
+    "phases of one part": (lambda: EVERYBODY | PersonalFirst(), "nothing to train in the first phase"),
 }
 
 
@@ -690,6 +837,7 @@ WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
     "`cluster_sampling`, `rate_sampling`, `diverse_sampling`, `norm_sampling` × `rolling`",
     "`last_updates`, `last_models`, `stale_updates`, `participation_intervals` × shares by samples",
     "`min_reports` × a smaller cohort",
+    "`personal_first` × all of the model shared",
 )
 @pytest.mark.parametrize("pair", WHOLE)
 def test_it_is_refused_of_the_whole(pair: str) -> None:
@@ -766,6 +914,12 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "intervals twice": (lambda: EVERYBODY | ParticipationIntervals() | ParticipationIntervals(cutoff=2), "squared"),
     "two strides": (lambda: EVERYBODY | DelayAdaptiveStep() | DelayAdaptiveStep(delay=2), "contradict"),
     "two memories": (lambda: EVERYBODY | LastUpdates() | LastUpdates(), "contradict"),
+    "phases and an early stop": (lambda: HEADED | PersonalFirst() | AFTER_ONE_EPOCH, "does not while the head"),
+    "phases twice": (lambda: HEADED | PersonalFirst() | PersonalFirst(epochs=2), "contradict"),
+    "a head and a share of gradients": (lambda: HEADED | ClientMomentum(), "knows nothing of what is"),
+    "alone with a head": (lambda: local_only() | HEAD, "no release"),
+    "alone with a copy": (lambda: local_only() | PersonalCopy(), "no release"),
+    "alone and tuned": (lambda: local_only() | FineTuning(), "no release"),
     "two scales by staleness": (lambda: EVERYBODY | Staleness() | Staleness(rule="cutoff"), "squared"),
 }
 
@@ -782,6 +936,9 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "`last_updates`, `last_models`, `stale_updates` × one another, FedDyn, `from_current`",
     "`local_only` × anything exchanged",
     "`last_received` × `sampled_staleness`",
+    "`personal_layers` × FedCM",
+    "`personal_first` × early stop",
+    "what is personal × `local_only`",
 )
 @pytest.mark.parametrize("pair", REFUSED)
 def test_it_is_refused_when_it_is_put_together(pair: str) -> None:

@@ -14,7 +14,8 @@ from polyrhythm.experiments.session import carry_out
 
 # cc_fedavg divides every update by the steps behind it and steps by 1: slow by definition. Nobody exchanges anything in
 # local_only, so a client with two classes of ten cannot know the others.
-EXEMPT = {"cc_fedavg", "local_only"}
+PERSONAL = {"ditto", "fedavg_ft", "fedbabu", "fedper", "fedrep", "lg_fedavg"}
+EXEMPT = {"cc_fedavg", "local_only"} | (PERSONAL - {"ditto", "fedavg_ft"})
 # A version of these is one update, where others take five or ten.
 VERSIONS = dict.fromkeys(("fedasync", "ace", "aced", "area"), 300)
 
@@ -41,3 +42,20 @@ def test_a_linear_model_learns(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(RECIPES.keys() - EXEMPT))
 def test_the_default_model_learns(name: str) -> None:
     assert final_accuracy(name, "mlp") >= 0.80
+
+
+@functools.cache
+def with_tests() -> Federation:
+    return pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), 20, 0, local_test=0.25)
+
+
+@pytest.mark.parametrize("name", sorted(PERSONAL))
+def test_clients_learn_what_is_their_own(name: str) -> None:
+    """Each on its own test, where one model for all of them has 0.85 after as many versions."""
+    recipe = RECIPES[name](epochs=2)
+    experiment = pr.Experiment(
+        federation=with_tests(), model="mlp", recipe=recipe, rounds=20, evaluation=pr.Evaluation(every=20)
+    )
+    found = carry_out(prepare(experiment), [])
+    assert found["personal_mean"] >= 0.85
+    assert found["personal_worst_decile"] <= found["personal_median"] <= 1

@@ -30,6 +30,7 @@ from polyrhythm.base.tensor_names import joined, named_parts, state_of
 from polyrhythm.base.vectors import CPU, Buffers, Layout, Segment, Slot
 
 ALIGNMENT = 64  # bytes
+_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
 @final
@@ -272,8 +273,24 @@ def _layout(module: nn.Module, named: Sequence[tuple[str, nn.Parameter]]) -> Lay
     for name, parameter in named:
         segments.append(Segment(name, tuple(parameter.shape), offset, parameter.numel(), parameter.dtype))
         offset += -(-parameter.numel() // step) * step
-    slots = tuple(Slot(p.path, tuple(p.tensor.shape), p.tensor.dtype) for p in _buffers(module) if p.travels)
-    return Layout(tuple(segments), slots, dtype, offset)
+    travelling = [place for place in _buffers(module) if place.travels]
+    slots = tuple(Slot(p.path, tuple(p.tensor.shape), p.tensor.dtype) for p in travelling)
+    norms = {id(p) for part in module.modules() if isinstance(part, _NORMS) for p in part._parameters.values()}
+    last = [part for part in module.modules() if isinstance(part, nn.Linear)][-1:]
+    head = {id(p) for part in last for p in part._parameters.values()}
+    return Layout(
+        tuple(segments),
+        slots,
+        dtype,
+        offset,
+        head=frozenset(name for name, p in named if id(p) in head),
+        norms=frozenset(
+            (
+                *(name for name, p in named if id(p) in norms),
+                *(place.path for place in travelling if isinstance(place.owner, _NORMS)),
+            )
+        ),
+    )
 
 
 @final

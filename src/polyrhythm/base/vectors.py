@@ -52,12 +52,18 @@ class Slot:
 @final
 @dataclass(frozen=True)
 class Layout:
-    """The map between a module's names and one vector of `size` elements, padding included."""
+    """The map between a module's names and one vector of `size` elements, padding included.
+
+    Of the names of parameters and buffers, `head` are those of the last linear layer, and `norms` those of
+    normalisation layers.
+    """
 
     segments: tuple[Segment, ...]
     buffers: tuple[Slot, ...]
     dtype: torch.dtype
     size: int
+    head: frozenset[str] = frozenset()
+    norms: frozenset[str] = frozenset()
 
     @functools.cached_property
     def parameters(self) -> int:

@@ -9,10 +9,12 @@ that was accepted, and the client goes on from the state of that visit.
 
 from __future__ import annotations
 
+from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.streams import stream
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.measuring import measuring
+from polyrhythm.core.personal import model_at
 from polyrhythm.core.protocols import ClientData, Done, Engine, takes_jobs
 from polyrhythm.core.reports import rehearsed, report_on
 from polyrhythm.core.training import Result, Training, Visiting
@@ -77,6 +79,8 @@ def visiting(
     if plan is None:
         plan = plan_visit(recipe, setup, state, assignment, data, engine)
     if assignment.kind == "measure":
+        model = model_at(recipe, engine.layout, state, Model(weights=assignment.weights, buffers=assignment.buffers))
+        assignment = replace_unchecked(assignment, weights=model.weights, buffers=model.buffers)
         return state, measured(recipe, assignment, data, engine, plan)
     trained, report = yield from Training(recipe, setup, state, assignment, data, engine, plan).run()
     return (trained, report) if assignment.kind == "train" else (state, rehearsed(assignment, report))

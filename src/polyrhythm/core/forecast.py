@@ -54,6 +54,8 @@ class Ahead:
         judged: forward passes of the local model for each sample trained on.
         frozen: outputs of frozen models that are asked for with each batch.
         reuse: whether these are computed for all samples at once in a visit of at least one pass.
+        first: steps before those that are counted.
+        beside: samples that are trained on after them, for a model of the client's own.
     """
 
     num_samples: int
@@ -64,13 +66,16 @@ class Ahead:
     judged: int = 0
     frozen: int = 0
     reuse: bool = True
+    first: int = 0
+    beside: int = 0
 
     def samples(self, steps: int) -> int:
         """Whose gradients are computed."""
-        return self._used(steps) + self.measured
+        return self._used(self.first + steps) + self.measured + self.beside
 
     def forward_samples(self, steps: int) -> int:
         """That only go forward."""
+        steps += self.first
         used = once = self._used(steps)
         if self.reuse and steps >= self.pass_steps:
             once = max(self.num_samples, self._used(self.pass_steps - 1))  # no less than for a step less

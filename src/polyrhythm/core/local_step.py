@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.base.frozen import replace_unchecked
-from polyrhythm.base.vectors import Segment
+from polyrhythm.base.vectors import Segment, clear_
 from polyrhythm.methods.correction import Correction, Push
 from polyrhythm.methods.local.optimisers import LocalOptimiser, clip_
 
@@ -54,6 +54,8 @@ class LocalRule:
         squared_losses: whether the squared losses of samples are asked for.
         terms: corrections that add a loss term.
         watch: the representation to give a pair of in each batch; None for none.
+        held: parameters that these steps leave as they are, as if they had no gradient.
+        away: whether the weights begin elsewhere than at `start`.
     """
 
     optimiser: LocalOptimiser
@@ -65,6 +67,8 @@ class LocalRule:
     squared_losses: bool = False
     terms: Sequence[Correction] = ()
     watch: str | None = None
+    held: tuple[Segment, ...] = ()
+    away: bool = False
 
 
 class LocalSteps:
@@ -126,7 +130,7 @@ class LocalSteps:
             # The difference first: at w = w0 it is exactly zero, so the first step is FedAvg's.
             away = self._away = torch.sub(weights, rule.start, out=self._away)
         # Plain SGD, whose pushes then go to the weights.
-        straight = self.descends and rule.optimiser.plain
+        straight = self.descends and rule.optimiser.plain and not rule.held
         factor = 1.0 if push is None else push.factor
         if straight and not rule.gradient_squares:
             computed = self.descend(inputs, targets, positions, rule, rate * factor)
@@ -135,6 +139,10 @@ class LocalSteps:
         else:
             computed = self.compute(inputs, targets, positions, rule.terms, rule.watch, rule.squared_losses)
             gradient = self.gradient
+            if rule.held:
+                clear_(gradient, tuple((s.offset, s.size) for s in rule.held))
+                unused = dict.fromkeys((*computed.unused, *rule.held))
+                computed = replace_unchecked(computed, unused=tuple(unused))
             untouched = kept_parts(computed.unused, weights, moments)
             if optimiser.clip is not None:
                 clip_(gradient, optimiser.clip)

@@ -56,7 +56,7 @@ class Path:
 
     def whole(self, job: Job, done: Done, cursor: tuple[int, int]) -> None:
         """Notes all the steps of a job."""
-        self._unused = set(done.idle)
+        self._unused = self._unused & set(done.idle) if self.rates else set(done.idle)
         self.rates += job.rates
         self._losses.append(torch.tensor(done.loss, dtype=torch.float64))
         self._weights.append(1)

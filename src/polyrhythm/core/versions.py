@@ -162,6 +162,8 @@ class Versions:
                 stepped = torch.lerp(state.weights.to(stepped.dtype), stepped, stride)
             mixes = recipe.fills_places and self.layout.buffers
             buffers = self._mixed(state, release) if mixes else mean_buffers(self.layout, state, release.reports)
+            own = recipe.scope.own(self.layout)
+            buffers = own.put_buffers(buffers, [state.buffers[place] for place in own.buffers])
         for key, mechanism in recipe.overriding("after_step"):
             parts[key] = mechanism.after_step(setup, parts[key], release)
         return parts, stepped.to(self.layout.dtype), buffers, held_back

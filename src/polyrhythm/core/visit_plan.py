@@ -7,14 +7,15 @@ assignment, so a worker has nothing to ask.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.frozen import new_unchecked
+from polyrhythm.base.frozen import new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Assignment
 from polyrhythm.core.batches import batch_sizes
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.forecast import Ahead, Forecast, fitting
+from polyrhythm.core.personal import samples_beside
 from polyrhythm.core.protocols import ClientData, Engine
 from polyrhythm.methods.mechanism import Setup, Visit
 from polyrhythm.methods.recipe import Recipe
@@ -77,20 +78,16 @@ def plan_visit(
             why="a client that follows another method would send updates that mean something else",
             fix="start server and clients from the same experiment file and version",
         )
-    num_samples = len(data)
-    batch, fold = min(recipe.batch or num_samples, num_samples) or 1, engine.single_sample_fails
-    sizes = batch_sizes(num_samples, batch, recipe.drop_last, fold)
-    visit = new_unchecked(
-        Visit,
+    num_samples, fold = len(data), engine.single_sample_fails
+    visit, sizes = visit_of(
+        recipe,
+        num_samples,
+        fold,
         seed=setup.seed,
         client=assignment.client,
         visit=assignment.visit,
         version=assignment.version,
         total_rounds=assignment.total_rounds,
-        num_samples=num_samples,
-        batch=batch,
-        epoch_steps=len(sizes),
-        least=2 if fold else 1,
     )
     trains = assignment.kind == "train"
     if assignment.kind == "measure":
@@ -101,7 +98,8 @@ def plan_visit(
         sends, packed = _substitute_size(recipe, state, work, engine)
         sends, packed = sends and trains, packed if trains else None
         return new_unchecked(VisitPlan, visit=visit, work=work, sends=sends, packed=packed, sure=trains)
-    ahead = ahead_of(recipe, state, data, engine, visit, work, sizes)
+    beside = samples_beside(recipe, visit, fold) if trains else 0
+    ahead = replace_unchecked(ahead_of(recipe, state, data, engine, visit, work, sizes), beside=beside)
     work = fitting(work, ahead, pace)
     steps = work.steps
     return new_unchecked(
@@ -112,10 +110,27 @@ def plan_visit(
         forward_samples=ahead.forward_samples(steps) if steps else 0,
         gradient_samples=ahead.measured if steps else 0,
         sends=trains,
-        packed=recipe.compression.size(engine.layout) if trains else None,
+        packed=recipe.compression.size(recipe.scope.shared(engine.layout)) if trains else None,
         vectors=recipe.extra_vectors if steps and trains else 0,
         sure=trains and work.stop is None and recipe.foreseeable,
     )
+
+
+def visit_of(recipe: Recipe, num_samples: int, fold: bool, **named: Any) -> tuple[Visit, tuple[int, ...]]:
+    """A visit to a client with so many samples, and the sizes of its batches.
+
+    Args:
+        recipe: the method.
+        num_samples: n_i.
+        fold: whether a last batch of one sample joins the one before it.
+        named: seed, client, visit, version and total_rounds of the visit.
+    """
+    batch = min(recipe.batch or num_samples, num_samples) or 1
+    sizes = batch_sizes(num_samples, batch, recipe.drop_last, fold)
+    visit = new_unchecked(
+        Visit, **named, num_samples=num_samples, batch=batch, epoch_steps=len(sizes), least=2 if fold else 1
+    )
+    return visit, sizes
 
 
 _NOTHING = Plan(steps=0)
@@ -134,7 +149,9 @@ def _substitute_size(recipe: Recipe, state: ClientState, work: Plan, engine: Eng
     instead = work.substitute
     assert instead is not None
     sends = instead.update is not None or (instead.kind == "model" and state.previous is not None)
-    return sends, recipe.compression.size(engine.layout) if sends and instead.packed is None else instead.packed
+    if not sends or instead.packed is not None:
+        return sends, instead.packed
+    return sends, recipe.compression.size(recipe.scope.shared(engine.layout))
 
 
 def ahead_of(
@@ -169,4 +186,5 @@ def ahead_of(
         judged=int(work.stop is not None and not engine.one_mode),
         frozen=len(asked),
         reuse=not data.augmented,
+        first=work.first,
     )

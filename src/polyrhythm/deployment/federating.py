@@ -196,6 +196,8 @@ class _OnNodes:
             notes.append(f"some nodes compute with {', '.join(others)}, where the rule chose {here} here")
         if scaling_of(self.prepared.federation.train) is not None:
             notes.append("inputs are scaled by the mean and standard deviation of the server's samples, at every node")
+        if self.prepared.recipe.has_personal:
+            notes.append("clients' own models lie at their nodes, and are not measured here")
         if fleet != Fleet(budgets=fleet.budgets):
             notes.append("devices, links and faults are those of the nodes, not of the experiment's fleet")
         return tuple(notes)

@@ -87,13 +87,15 @@ class Hearing:
                 f"a report of {report.num_samples:,} samples held, where it has declared {num_samples:,}", "samples"
             )
         steps, samples = report.steps, report.samples
-        if report.stepped and not steps <= samples <= steps * num_samples:
+        # What is trained beside the update has samples, and no steps; its last pass may be cut to whole steps.
+        beside = math.ceil(self._recipe.passes_beside + 1) * num_samples if self._recipe.passes_beside else 0
+        if report.stepped and not steps <= samples <= steps * num_samples + beside:
             raise Malformed(f"a report of {steps:,} steps on {samples:,} samples, of {num_samples:,}", "samples")
         if not report.stepped and (samples or report.gradient_samples):
             raise Malformed(f"a report of {samples:,} samples where it did not train", "samples")
         if report.age > report.version or (report.age and not report.substitute):
             raise Malformed(f"a report {report.age:,} versions old", "samples")
-        most = self._recipe.compression.size(self._layout)
+        most = self._recipe.compression.size(self._recipe.scope.shared(self._layout))
         if report.packed is not None and (most is None or not 0 <= report.packed <= most):
             raise Malformed(f"an update packed in {report.packed:,} bytes", "samples")
 

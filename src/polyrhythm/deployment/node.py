@@ -31,6 +31,7 @@ from polyrhythm.data.schema import differences, scaling_of, schema_of
 from polyrhythm.data.transforms import Normalise
 from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Greeting, Order, Present, Refusal
 from polyrhythm.deployment.node_store import NodeStore
+from polyrhythm.deployment.shared_part import SharedPart
 from polyrhythm.deployment.wire import Parcel, pack, unpack
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
@@ -121,6 +122,7 @@ class Node:
     ) -> None:
         self._prepared, self._client, self._store = prepared, client, store
         self._own, self._change, self._clock = own, change, clock
+        self._shared = SharedPart(prepared.recipe.scope, self._layout)
 
     def reply(self, parcel: Parcel) -> Parcel:
         """The answer to a message; a refusal in words to what cannot be done.
@@ -139,7 +141,9 @@ class Node:
                 Refusal(client=self._client, found=error.found, expected=error.expected, why=error.why, fix=error.fix)
             )
         packed = isinstance(answer, Answer) and answer.report.packed is not None
-        return pack(answer, spans_of(self._layout) if packed else None)
+        if isinstance(answer, Answer):
+            answer = dataclasses.replace(answer, report=self._shared.answered(answer.report))
+        return pack(answer, spans_of(self._shared.layout) if packed else None)
 
     @property
     def _layout(self) -> Layout:
@@ -173,8 +177,9 @@ class Node:
         return Present(client=client, num_samples=len(self._data()), engine=prepared.chosen.name)
 
     def _carry_out(self, order: Order) -> Answer:
-        prepared, assignment, begun = self._prepared, order.assignment, self._clock()
-        self._check_order(order)
+        prepared, begun = self._prepared, self._clock()
+        assignment = self._shared.received(order.assignment)
+        self._check_order(dataclasses.replace(order, assignment=assignment))
         setup = dataclasses.replace(
             prepared.setup,
             population=order.population,

@@ -23,6 +23,7 @@ from polyrhythm.deployment.hearing import Hearing
 from polyrhythm.deployment.messages import Answer, Malformed, Order, Refusal, shown
 from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.registry import TRIES, Nodes, Reply, Tell, Transport, pause_before
+from polyrhythm.deployment.shared_part import SharedPart
 from polyrhythm.deployment.wire import Parcel, Sums, pack, unpack
 
 LOOK = 1.0
@@ -104,6 +105,7 @@ class Outstanding:
         rows = None if scaling is None else (scaling.mean, scaling.std)
         self._scaling = None if rows is None else torch.tensor(rows, dtype=torch.float64)
         self._hearing = Hearing(server.recipe, server.setup, server.layout)
+        self._shared = SharedPart(server.recipe.scope, server.layout)
         self._out: dict[int, Out] = {}
         self._messages: dict[str, int] = {}  # dispatch numbers
         # Accepted visits as they were at the checkpoints that may be gone back to.
@@ -155,7 +157,7 @@ class Outstanding:
             population=setup.population,
             eligible=setup.holders,
             keep=tuple(sorted(keep)),
-            assignment=assignment,
+            assignment=self._shared.sent(assignment),
             scaling=self._scaling,
         )
 
@@ -214,10 +216,15 @@ class Outstanding:
                 held = self._nodes.declared(sent.client)
                 if answer.report.num_samples != held:
                     self._nodes.ask_again(sent.client)
-                self._hearing.check(answer, sent, run=self._run(), num_samples=held)
+                self._hearing.check(self._whole(answer), sent, run=self._run(), num_samples=held)
 
-        spans = spans_of(self._server.layout)
-        return unpack(parcel, Answer, Refusal, spans=spans, vectors=self._hearing.vectors, check=check)
+        spans = spans_of(self._shared.layout)
+        answer = unpack(parcel, Answer, Refusal, spans=spans, vectors=self._hearing.vectors, check=check)
+        return answer if isinstance(answer, Refusal) else self._whole(answer)
+
+    def _whole(self, answer: Answer) -> Answer:
+        """The answer with vectors as long as the model's."""
+        return replace(answer, report=self._shared.heard(answer.report))
 
     def _stray(self, report: Report) -> Sequence[Heard]:
         """What an answer means that no message is waiting for; the server says why nobody does."""

@@ -259,7 +259,8 @@ def _mixed_64(values: np.ndarray) -> np.ndarray:
 def takes(job: Job) -> bool:
     """Whether a job's steps can be taken like that."""
     held = job.data.arrays() if isinstance(job.data, Holding) else None
-    return held is not None and type(job.optimiser) is LocalSgd and not job.terms and job.watch is None
+    plain = not job.terms and job.watch is None and not job.held and not job.away
+    return held is not None and type(job.optimiser) is LocalSgd and plain
 
 
 def sizes_of(job: Job) -> np.ndarray:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, final
 
 import numpy as np
@@ -31,6 +31,7 @@ from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.compression import Compression, Packed
 from polyrhythm.methods.mechanism import Model
+from polyrhythm.methods.personal.scope import NOTHING, Part, Scope
 from polyrhythm.models.flops import Cost
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import Underway
@@ -116,7 +117,10 @@ def dry_run(prepared: Prepared, cost: Cost, *, within: float = math.inf) -> DryR
     """
     experiment, engine = prepared.experiment, prepared.chosen.engine
     layout = replace(engine.layout, size=_SIZE)
-    recipe = replace(experiment.recipe, compression=_light(experiment.recipe.compression, engine.layout))
+    real, shared = experiment.recipe, experiment.recipe.scope.shared(engine.layout)
+    recipe = replace(real, compression=_light(real.compression, shared))
+    if real.scope.own(engine.layout):
+        recipe = replace(recipe, scope=_AsMuch(own_size=real.scope.own(engine.layout).size, travels=shared))
     data_of = prepared.data_of
     few = Holding(experiment.federation.train, torch.arange(min(2, len(experiment.federation.train))))
     with measuring(engine, few, experiment.seed, "rehearsal"):
@@ -128,7 +132,7 @@ def dry_run(prepared: Prepared, cost: Cost, *, within: float = math.inf) -> DryR
         dry,
         lambda client: _Unread(data_of(client)),
         prepared.world(),
-        Meter(layout, lambda: cost),
+        Meter(layout, lambda: cost, recipe.scope),
     )
     if driver.visits.transit is not None:  # what is spoiled on the way are the small vectors
         segments = (Segment("weights", (_SIZE,), 0, _SIZE, layout.dtype),)
@@ -208,6 +212,24 @@ class _AsLarge(Compression):
 
     def size(self, layout: Layout) -> int | None:
         return self.bytes_
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _AsMuch(Scope):
+    """A scope of vectors of any size, of which as much stays at clients, and as much travels."""
+
+    own_size: int
+    travels: Layout = field(metadata={"digest": False})
+
+    def own(self, layout: Layout) -> Part:
+        return NOTHING
+
+    def shared(self, layout: Layout) -> Layout:
+        return replace(self.travels, size=layout.size)
+
+    def kept(self, layout: Layout, model: Model) -> State:
+        return {"weights": torch.zeros(1, dtype=layout.dtype).expand(self.own_size), "buffers": []}
 
 
 @final

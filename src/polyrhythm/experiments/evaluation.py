@@ -20,10 +20,11 @@ from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.tally import Tally
 from polyrhythm.runs.records import ClassResultsRecord, ClientResultsRecord
+from polyrhythm.runs.spread import spread
 
 M = TypeVar("M")
 Metrics = dict[str, float]
-Of = tuple[int, ...]
+Of = tuple[int | str, ...]
 """Names a model: its version, and whose it is where clients have models of their own."""
 FEW_CLASSES = 20
 """Classes up to which the confusion matrix of every version is kept."""
@@ -90,18 +91,47 @@ class Evaluator:
         """
         return {c: self._tally(model_of(c), own, "own test", *of, c) for c, own in self._clients.items()}
 
-    def of_clients(self, version: int, own: Mapping[int, Tally]) -> ClientResultsRecord | None:
+    def of_clients(
+        self, version: int, own: Mapping[int, Tally], personal: Mapping[int, Tally]
+    ) -> ClientResultsRecord | None:
         """What single clients get out of a version; None where none is measured.
 
         Args:
             version: which one.
             own: what `own_tests` gave.
+            personal: the same of the models that clients use; empty where they were not measured.
         """
         if not own or not self.measured:
             return None
         read = [self._task.read(own[client]) for client in self.measured]
         scores, losses = (tuple(m.get(k, math.nan) for m in read) for k in (self._task.headline, "loss"))
-        return ClientResultsRecord(version=version, scores=scores, losses=losses)
+        theirs = tuple(self._score(personal[client]) for client in self.measured) if personal else None
+        return ClientResultsRecord(version=version, scores=scores, losses=losses, personal=theirs)
+
+    def spread(self, own: Mapping[int, Tally], personal: Mapping[int, Tally]) -> Metrics | None:
+        """How the headline metric is spread over clients, as `VersionRecord.spread`; None without tests of their own.
+
+        Args:
+            own: what `own_tests` gave of the global model; empty where there is none.
+            personal: and of the models that clients use; empty where they were not measured.
+        """
+        found = Metrics()
+        for name, tallies in (("global", own), ("personal", personal)):
+            scores = [self._score(tally) for tally in tallies.values()]
+            if (over := spread(scores)) is not None:
+                found[f"{name}_mean"], found[f"{name}_pooled"] = over.mean, self._score(_sum(tallies.values()))
+                found[f"{name}_median"], found[f"{name}_worst_decile"] = over.median, over.worst
+                found[f"{name}_sd_over_clients"] = over.sd
+        if own and personal:
+            pairs = [(self._score(personal[client]), self._score(own[client])) for client in own]
+            known = [mine < everybodys for mine, everybodys in pairs if not math.isnan(mine + everybodys)]
+            if known:
+                found["personal_worse"] = sum(known) / len(known)
+        return found or None
+
+    def _score(self, tally: Tally) -> float:
+        """The headline metric; NaN where it is undefined."""
+        return self._task.read(tally).get(self._task.headline, math.nan)
 
     def of_classes(self, version: int, *, last: bool) -> ClassResultsRecord | None:
         """What a version makes of each class, from its tests since this was asked last; None without classes.

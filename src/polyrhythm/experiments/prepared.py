@@ -145,6 +145,7 @@ class Prepared:
             self._about_initial,
             self._about_metrics,
             self._about_release,
+            self._about_personal,
             self._about_crew,
             self._about_modes,
             self._about_engine,
@@ -191,6 +192,27 @@ class Prepared:
         waiting = min(self.recipe.cohort, len(self.eligible))
         size = waiting * layout.size * layout.dtype.itemsize / 1e6
         return (f"{part.label()} looks at all updates of a version at once: about {waiting:,} of them, {size:,.1f} MB",)
+
+    def _about_personal(self) -> tuple[str, ...]:
+        """What of the model is personal, and whether anybody measures it."""
+        recipe, layout, notes = self.recipe, self.chosen.engine.layout, list[str]()
+        if not recipe.has_personal:
+            return ()
+        own, label = recipe.scope.own(layout), recipe.scope.label()
+        if own:
+            kept = f"{own.size:,} of {layout.parameters:,} weights stay at clients"
+            says = "the global model has version 0's in their place, so that its test results say little"
+            notes.append(f"{kept}; {says}")
+            if own.size == layout.parameters:
+                notes.append(f"{label} leaves nothing to share: every client trains alone")
+        elif recipe.scope in recipe.parts():
+            notes.append(f"{label} names nothing in this model: all of it is shared, as without it")
+        if self.federation.local_tests is None:
+            notes.append(
+                "clients' own models are not measured, since no client has test samples of its own: local_test=0.2 "
+                "gives each some"
+            )
+        return tuple(notes)
 
     def _about_crew(self) -> tuple[str, ...]:
         """Who carries out visits, where the rule chose somebody else than this process."""
@@ -254,7 +276,10 @@ def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
     if experiment.recipe.regime == "centralised":
         experiment = dataclasses.replace(experiment, federation=_pooled(experiment.federation))
     chosen = _chosen(experiment, execution)
-    needed = least_memory(experiment.recipe, chosen.engine.layout)
+    layout = chosen.engine.layout
+    experiment.recipe.scope.own(layout)  # refuses names that are not in the model
+    experiment.recipe.personal.fits(layout)
+    needed = least_memory(experiment.recipe, layout)
     eligible = _eligible(experiment, needed)
     return Prepared(
         experiment=experiment,

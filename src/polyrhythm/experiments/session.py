@@ -158,7 +158,7 @@ class _Session:
         if start is not None:
             check_origin(self.origin, start)
         # Neither may hold the session: what is in a cycle, vectors too, would stay until somebody collects it.
-        meter = Meter(self.engine.layout, functools.partial(_cost, prepared))
+        meter = Meter(self.engine.layout, functools.partial(_cost, prepared), experiment.recipe.scope)
         self.executor: Executor | None = None
         self.store: ClientStore = InMemory()
         computed = prepared.computed()
@@ -186,6 +186,7 @@ class _Session:
             server=None if start is None else _told(start.driver.server),
             digests=any(observer.wants_digests for observer in observers),
             by_class=bool(self.class_hooks),
+            states_known=backend is None,
         )
         self.plan = Plan(
             name=experiment.name,

@@ -60,6 +60,9 @@ class Evaluation(Settings):
         client_results: of how many clients that have a test of their own their own results are kept: of all, where
             they are no more, else of a sample that has every group of like devices in proportion, and small and large
             clients; 0 for none.
+        personal_every: of the evaluated versions, those whose number it divides have clients' own models measured, too,
+            and the last one; None for all of them where these models are there anyway, and for the last one alone where
+            each has to be trained for it (`fine_tuning`), unless a metric ends the run.
         measure: what else is measured, by name: "update_similarity", how far the updates of a version agree;
             "estimation_error", how well each client's past foretells its update (both in
             `polyrhythm.experiments.report_metrics`); "sample_losses", how hard single training samples are, with the
@@ -70,4 +73,5 @@ class Evaluation(Settings):
     train_samples: Whole = 0
     groups: bool = False
     client_results: Whole = 100
+    personal_every: Count | None = None
     measure: tuple[Measure, ...] = ()

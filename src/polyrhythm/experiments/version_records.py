@@ -13,9 +13,11 @@ from polyrhythm.base.messages import Report
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.server_state import Record, ServerState
 from polyrhythm.experiments.evaluation import Evaluator, Metrics, Of, averaged
+from polyrhythm.experiments.personal_models import PersonalModels
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.report_metrics import GAUGES
 from polyrhythm.methods.mechanism import Model
+from polyrhythm.models.tally import Tally
 from polyrhythm.runs.records import ClassResultsRecord, ClientResultsRecord, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import model_digest
 from polyrhythm.simulation.simulator import SimulationStep
@@ -31,6 +33,7 @@ class VersionRecords:
         server: where an earlier run stood, to go on from there.
         digests: whether anybody wants the digests of models.
         by_class: whether anybody wants to know what becomes of each class.
+        states_known: whether clients' states are known here; those of nodes lie there.
     """
 
     def __init__(
@@ -41,11 +44,13 @@ class VersionRecords:
         server: ServerState | None,
         digests: bool,
         by_class: bool,
+        states_known: bool = True,
     ) -> None:
         self.server = server
         self._prepared, self._experiment, self._digests = prepared, prepared.experiment, digests
         self._state_of = state_of
         self._evaluator = Evaluator(prepared, by_class=by_class)
+        self._personal = PersonalModels(prepared, state_of) if prepared.recipe.has_personal and states_known else None
         self.measured: Sequence[int] = self._evaluator.measured
         """The clients whose own results are kept."""
         self.of_clients: ClientResultsRecord | None = None
@@ -69,6 +74,10 @@ class VersionRecords:
         refused = released.refused if released is not None else ()
         look = evaluate or state.version % self._experiment.evaluation.every == 0
         own = self._evaluator.own_tests(self._model_of(), (state.version,)) if look else {}
+        personal: Mapping[int, Tally] = {}
+        alone = self._experiment.recipe.regime == "local"  # where all models are clients' own
+        if own and self._personal is not None and self._personal.due(state.version, last=evaluate):
+            personal = self._evaluator.own_tests(self._personal.models(state), (state.version, "personal"))
         stale = staleness(state.version, reports)
         record = VersionRecord(
             version=state.version,
@@ -84,6 +93,7 @@ class VersionRecords:
             train=self._measure(self._evaluator.train, state.version) if look else None,
             clients=self._evaluator.over_clients(own) if look else None,
             groups=self._evaluator.over_groups(own, self._global_model(), (state.version,)) if look else None,
+            spread=self._evaluator.spread(*(({}, own) if alone else (own, personal))) if look else None,
             staleness_mean=math.fsum(stale) / len(stale) if stale else None,
             staleness_max=max(stale, default=None),
             **totals,
@@ -91,7 +101,7 @@ class VersionRecords:
             measures=self._measures(state),
             digest=self.digest() if self._digests and (look or self._experiment.recipe.regime != "local") else "",
         )
-        self.of_clients = self._evaluator.of_clients(state.version, own)
+        self.of_clients = self._evaluator.of_clients(state.version, own, personal)
         return record
 
     def of_classes(self, version: int, *, last: bool) -> ClassResultsRecord | None:

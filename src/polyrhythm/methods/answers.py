@@ -17,6 +17,9 @@ from polyrhythm.methods.local.schedules import Constant, Schedule
 from polyrhythm.methods.mechanism import Mechanism, Modifier, Need, Setup
 from polyrhythm.methods.order.base import Order, Shuffled
 from polyrhythm.methods.participation.base import OfParticipation, Participation, ParticipationModifier, Uniform
+from polyrhythm.methods.personal.models import GlobalModel, PersonalModel
+from polyrhythm.methods.personal.phases import PersonalFirst
+from polyrhythm.methods.personal.scope import Everything, Scope
 from polyrhythm.methods.release.base import ReleaseModifier, ReleasePolicy, WhenAll
 from polyrhythm.methods.server_step import ServerStep, Sgd
 from polyrhythm.methods.together import Inviting, Planning, Releasing
@@ -41,6 +44,8 @@ class Answers(Settings):
     release: ReleasePolicy = WhenAll()
     server_step: ServerStep = Sgd()
     compression: Compression = Lossless()
+    scope: Scope = Everything()
+    personal: PersonalModel = GlobalModel()
     optimiser: LocalOptimiser = LocalSgd()
     schedule: Schedule = Constant()
     batch: Count | None = 10
@@ -68,6 +73,8 @@ class Answers(Settings):
             *(self.release, *of(ReleaseModifier)),
             self.server_step,
             self.compression,
+            *(() if self.scope == Everything() else (self.scope,)),
+            *(() if self.personal == GlobalModel() else (self.personal,)),
         )
         keyed: dict[str, Mechanism] = {}
         for part in slots:
@@ -182,6 +189,17 @@ class Answers(Settings):
         alike = all(part.sends_alike for part in self.parts()) and self.compression.sizes_alike
         return alike and self.order.complete and all(term.layers is None for term in self.corrections)
 
+    @functools.cached_property
+    def has_personal(self) -> bool:
+        """Whether a client uses another model than the global one."""
+        return self.scope != Everything() or self.personal != GlobalModel()
+
+    @functools.cached_property
+    def passes_beside(self) -> float:
+        """Passes over its samples that a visit makes beside its work for the server, at most."""
+        first = sum(part.passes for part in self.modifiers if isinstance(part, PersonalFirst))
+        return self.personal.passes + first
+
     def needs(self) -> frozenset[Need]:
         """What the parts ask of the cores, together."""
         return self._needs
@@ -208,8 +226,15 @@ class Answers(Settings):
         return hashlib.sha256(canonical_json(self.describe()).encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        """The recipe as plain data; its modifiers in an order of their own."""
-        return super().describe() | {"modifiers": [m.describe() for m in sorted(self.modifiers, key=in_order)]}
+        """The recipe as plain data; its modifiers in an order of their own.
+
+        Without what is personal, where nothing is: so a recipe has the digest that it had before it could be.
+        """
+        described = super().describe() | {"modifiers": [m.describe() for m in sorted(self.modifiers, key=in_order)]}
+        for name, neutral in (("scope", Everything()), ("personal", GlobalModel())):
+            if getattr(self, name) == neutral:
+                del described[name]
+        return described
 
 
 def in_order(modifier: Modifier) -> tuple[str, str]:

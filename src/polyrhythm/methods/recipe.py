@@ -23,6 +23,8 @@ from polyrhythm.methods.local.schedules import Schedule
 from polyrhythm.methods.mechanism import Modifier
 from polyrhythm.methods.order.base import Order
 from polyrhythm.methods.participation.base import OfParticipation, Participation, ParticipationModifier
+from polyrhythm.methods.personal.models import PersonalModel
+from polyrhythm.methods.personal.scope import Scope
 from polyrhythm.methods.release.base import ReleasePolicy
 from polyrhythm.methods.rules import OF_THE_WHOLE, RULES, keep_to
 from polyrhythm.methods.server_step import ServerStep
@@ -46,6 +48,8 @@ class Recipe(Answers):
         release: when the server steps.
         server_step: how it steps.
         compression: how updates travel to the server.
+        scope: what is shared, and what stays at each client.
+        personal: which model a client uses in the end.
         optimiser: the local optimiser.
         schedule: of the local learning rate.
         batch: samples per local step; None is all of a client's samples.
@@ -161,6 +165,8 @@ _SINGLE: dict[str, type[Settings]] = {
     "release": ReleasePolicy,
     "server_step": ServerStep,
     "compression": Compression,
+    "scope": Scope,
+    "personal": PersonalModel,
     "optimiser": LocalOptimiser,
     "schedule": Schedule,
 }
@@ -178,4 +184,6 @@ _QUESTIONS = {
     "optimiser": "local optimiser",
     "schedule": "schedule of its rate",
     "compression": "compression",
+    "scope": "what is shared",
+    "personal": "which model a client uses",
 }

@@ -7,17 +7,20 @@ from collections.abc import Callable
 
 from polyrhythm.base.errors import Mistakes, UserError
 from polyrhythm.methods.answers import Answers
+from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.compression import Lossy
 from polyrhythm.methods.correction import DRIFT
 from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.methods.mechanism import Mechanism
 from polyrhythm.methods.participation.critical_periods import HOW_MANY
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
+from polyrhythm.methods.personal.phases import PersonalFirst
+from polyrhythm.methods.personal.scope import Everything
 from polyrhythm.methods.release.base import OverSelect
 from polyrhythm.methods.release.robust import ClipUpdates, Middle
 from polyrhythm.methods.server_step import ServerStep, Sgd
 from polyrhythm.methods.weighing import Equal, PerStep
-from polyrhythm.methods.work.base import WorkModifier
+from polyrhythm.methods.work.base import OfWork, WorkModifier
 from polyrhythm.methods.work.budgets import EPSILON
 from polyrhythm.methods.work.skip_and_estimate import SkipAndResendModel, Skipping
 
@@ -240,6 +243,41 @@ def _enough_can_report(recipe: Answers) -> None:
         )
 
 
+def _phases_have_no_early_end(recipe: Answers) -> None:
+    phases = next((p.label() for p in recipe.parts() if isinstance(p, PersonalFirst)), "")
+    if phases and recipe.may_stop:
+        stopping = next(part.label() for part in recipe.parts() if isinstance(part, OfWork) and part.may_stop)
+        raise UserError(
+            f"{stopping} with {phases}",
+            expected="one of the two",
+            why="an early end is judged by how the representation drifts, which it does not while the head is trained",
+            fix=f"leave {stopping} out, or {phases}",
+        )
+
+
+def _no_factor_of_personal_gradients(recipe: Answers) -> None:
+    if recipe.scope != Everything() and any(isinstance(part, ClientMomentum) for part in recipe.parts()):
+        label, scope = ClientMomentum.label(), recipe.scope.label()
+        raise UserError(
+            f"{label} with {scope}",
+            expected="one of the two",
+            why="it takes only a share of each gradient, and the rest from the server, which knows nothing of what is "
+            "personal: that would learn more slowly and no more",
+            fix=f"leave {label} out, or {scope}",
+        )
+
+
+def _phases_are_of_two_parts(recipe: Answers) -> None:
+    phases = next((p.label() for p in recipe.parts() if isinstance(p, PersonalFirst)), "")
+    if phases and recipe.scope == Everything():
+        raise UserError(
+            f"{phases} in a recipe in which all of the model is shared",
+            expected="a personal part, which is trained first",
+            why="there would be nothing to train in the first phase, and nothing to hold in the second",
+            fix=f"pipe personal_layers(layers=['head']) onto the recipe as well, or leave {phases} out",
+        )
+
+
 Rules = tuple[Callable[[Answers], None], ...]
 
 
@@ -270,6 +308,8 @@ RULES: Rules = (
     _nobody_else_changes_the_mean_of_all,
     _outliers_have_no_other_way_in,
     _nobody_is_called,
+    _phases_have_no_early_end,
+    _no_factor_of_personal_gradients,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.
 OF_THE_WHOLE: Rules = (
@@ -278,4 +318,5 @@ OF_THE_WHOLE: Rules = (
     _rounds_are_over_selected,
     _memory_is_of_clients,
     _enough_can_report,
+    _phases_are_of_two_parts,
 )

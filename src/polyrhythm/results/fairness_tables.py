@@ -10,7 +10,7 @@ from polyrhythm.results.result_tables import over_seeds, row_head
 from polyrhythm.results.tables import NONE, Table
 from polyrhythm.runs.comparison import ComparedRuns, spread
 from polyrhythm.runs.recorded import RecordedRun
-from polyrhythm.runs.spread import Spread, by_device, of_classes, of_clients
+from polyrhythm.runs.spread import ClientResults, Spread, by_device, of_classes, of_clients
 from polyrhythm.runs.spread import spread as over_clients
 
 _MOST_CLASSES = 30
@@ -19,30 +19,19 @@ _HEAD = ("clients", "mean", "sd over clients", "worst tenth", "median", "best te
 
 
 def clients(found: ComparedRuns[RecordedRun]) -> Table | None:
-    """How each method's newest model does on clients' own tests; None where no method has such results."""
+    """How each method's newest model does on clients' own tests; None where no method has such results.
+
+    Where clients use models of their own these have a row of their own below.
+    """
     lines, sampled = [], False
     for name, runs in found.methods.items():
-        known: list[tuple[Spread, float | None]] = []
-        for run in runs:
-            own = of_clients(run.folder, run.number, last=True)
-            if not own.versions or (over := over_clients(own.versions[-1][1])) is None:
-                continue
-            groups = by_device(own.devices, own.versions[-1][1]).values()
-            known.append((over, max(groups) - min(groups) if len(groups) > 1 else None))
-            sampled |= len(own.clients) < own.having
         head = tables.marked(name, found.unfinished[name])
-        if not known:
-            lines.append((head, *(NONE for _ in _HEAD)))
-            continue
-        of = [[getattr(over, column) for over, _ in known] for column in _COLUMNS]
-        counts = sorted({over.clients for over, _ in known})
-        lines.append(
-            (
-                head,
-                " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1]))),
-                *(tables.scores(spread(values), len(runs)) for values in (*of, [gap for _, gap in known])),
-            )
-        )
+        results = [of_clients(run.folder, run.number, last=True) for run in runs]
+        known = [own for own in results if own.versions]
+        sampled |= any(len(own.clients) < own.having for own in known)
+        lines.append((head, *_row([(own, own.versions[-1][1]) for own in known], len(runs))))
+        if personal := [(own, own.personal[-1][1]) for own in known if own.personal]:
+            lines.append((f"{head}, clients' own models", *_row(personal, len(runs))))
     if all(line[1] == NONE for line in lines):
         return None
     words = "; of a sample of clients, in which every group of devices has its share" if sampled else ""
@@ -52,6 +41,23 @@ def clients(found: ComparedRuns[RecordedRun]) -> Table | None:
         f"{over_seeds(found)}. Gap: best minus worst group of like devices.",
         head=(row_head(found), *_HEAD),
         rows=tables.rows(lines),
+    )
+
+
+def _row(results: Sequence[tuple[ClientResults, Sequence[float]]], runs: int) -> tuple[str, ...]:
+    """What the results of clients come to over the runs of a method: `_HEAD`."""
+    known: list[tuple[Spread, float | None]] = []
+    for own, scores in results:
+        if (over := over_clients(scores)) is not None:
+            groups = by_device(own.devices, scores).values()
+            known.append((over, max(groups) - min(groups) if len(groups) > 1 else None))
+    if not known:
+        return tuple(NONE for _ in _HEAD)
+    of = [[getattr(over, column) for over, _ in known] for column in _COLUMNS]
+    counts = sorted({over.clients for over, _ in known})
+    return (
+        " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1]))),
+        *(tables.scores(spread(values), runs) for values in (*of, [gap for _, gap in known])),
     )
 
 

@@ -74,8 +74,9 @@ class RecordedTables(ABC):
     def client_results(self) -> pd.DataFrame:
         """What each client that is measured got out of each evaluated version, on its own test: by version and client.
 
-        The columns are the headline metric, NaN where it is undefined on a client's test, and `loss`. Empty without own
-        tests (`local_test`).
+        The columns are the headline metric, NaN where it is undefined on a client's test, and `loss`; and `personal`,
+        the headline metric of the model that the client uses, where that is another than the global one, NaN for
+        versions of which it was not measured. Empty without own tests (`local_test`).
         """
         import pandas as pd
 
@@ -86,7 +87,11 @@ class RecordedTables(ABC):
             for client, score, loss in zip(found.clients, scores, losses, strict=True)
         ]
         columns = ["version", "client", self.headline, "loss"]
-        return pd.DataFrame(rows, columns=columns).set_index(["version", "client"])
+        table = pd.DataFrame(rows, columns=columns).set_index(["version", "client"])
+        if not found.personal:
+            return table
+        own = {(v, c): score for v, scores in found.personal for c, score in zip(found.clients, scores, strict=True)}
+        return table.assign(personal=[own.get(place, float("nan")) for place in table.index])
 
     @property
     def class_results(self) -> pd.DataFrame:

@@ -145,6 +145,10 @@ class VersionRecord:
         train: the same on a sample of all clients' training data.
         clients: the global model on the clients' own test sets, pooled and as the mean over clients.
         groups: the global model for each group of like devices, such as {"tier_1_accuracy": ...}; if asked for.
+        spread: how the headline metric on their own tests is spread over clients: `global_mean`, each client counting
+            the same, `global_pooled`, each sample, `global_median`, `global_worst_decile` (mean of the worst tenth) and
+            `global_sd_over_clients`; and where clients have models of their own the same of these, `personal_mean` and
+            so on, with `personal_worse`, the share of clients that do worse with theirs than with the global one.
         staleness_mean: mean over the updates of this version of the versions between the model that one started from
             and the one that it was added to; None without updates.
         staleness_max: their maximum.
@@ -209,6 +213,7 @@ class VersionRecord:
     utilisation: float | None = None
     fairness: float | None = None
     groups: Mapping[str, float] | None = None
+    spread: Mapping[str, float] | None = None
     staleness_mean: float | None = None
     staleness_max: int | None = None
     note: str = ""
@@ -245,11 +250,14 @@ class ClientResultsRecord:
         version: which one.
         scores: the headline metric of each, in the order of their numbers; NaN where it is undefined on a test.
         losses: the mean loss of each, likewise.
+        personal: the headline metric of the model that each of them uses; None where that is the global one, or was not
+            measured of this version.
     """
 
     version: int
     scores: tuple[float, ...]
     losses: tuple[float, ...]
+    personal: tuple[float, ...] | None = None
 
 
 @final

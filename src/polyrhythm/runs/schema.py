@@ -18,7 +18,7 @@ from polyrhythm.runs.records import (
 )
 
 APPLICATION = 0x504F4C59  # "POLY": tells our files from anybody else's
-VERSION = 6
+VERSION = 7
 Table = Literal["versions", "visits", "answers", "events", "clients", "client_results", "class_results"]
 Record = (
     VersionRecord | VisitRecord | AnswerRecord | EventRecord | ClientRecord | ClientResultsRecord | ClassResultsRecord
@@ -52,7 +52,7 @@ INSERT = {
     for table, names in COLUMNS.items()
 }
 JSON = {
-    *("test", "validation", "train", "clients", "groups", "measures", "faults"),
+    *("test", "validation", "train", "clients", "groups", "spread", "measures", "faults"),
     *("config", "notices", "libraries", "machine", "summary", "classes"),
 }
 # Of columns, by the types of their fields; else text.

@@ -6,12 +6,12 @@ import collections
 import contextlib
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar, final
 
-from polyrhythm.base.metric_names import in_words
+from polyrhythm.base.metric_names import in_words as named
 from polyrhythm.runs.database import FILE, damaged, read_records, unpacked, unpacked_floats
 from polyrhythm.runs.records import ClassResultsRecord
 from polyrhythm.runs.schema import Table
@@ -32,6 +32,9 @@ class ClientResults(NamedTuple):
     """Of each evaluated version its number, and the headline metric and the loss of each client; NaN is undefined."""
     having: int
     """Clients with a test of their own, so that it is known whether these are a sample."""
+    personal: Sequence[tuple[int, tuple[float, ...]]] = ()
+    """Of each version of which it was measured its number, and the headline metric of the model that each client uses;
+    none where that is the global one."""
 
 
 @final
@@ -116,11 +119,17 @@ def of_clients(folder: Path, number: int, *, last: bool = False) -> ClientResult
             )
             for row in results
         ]
+        personal = [
+            (row["version"], _all(unpacked_floats(row["personal"]), len(single)))
+            for row in results
+            if row["personal"] is not None
+        ]
     return ClientResults(
         clients=tuple(row["client"] for row in single),
         devices=tuple(row["device"] for row in single),
         versions=versions,
         having=sum(row["test_samples"] > 0 for row in rows),
+        personal=personal,
     )
 
 
@@ -161,7 +170,26 @@ def newest(folder: Path, number: int, headline: str) -> str:
     groups, counts = by_device(found.devices, found.versions[-1][1]), collections.Counter(found.devices)
     of_groups = [f"{name} {value:.4f} (n = {counts[name]})" for name, value in groups.items()]
     apart = f"; {', '.join(of_groups)}" if 1 < len(groups) <= MOST_GROUPS else ""
-    return f"{in_words(headline)}: {words}{apart}"
+    return f"{named(headline)}: {words}{apart}"
+
+
+def in_words(found: Mapping[str, float], headline: str) -> str:
+    """What clients' own models can do on their own tests, in words; "" where they have none, or it was not measured.
+
+    Args:
+        found: of a version, as `VersionRecord.spread`.
+        headline: the metric.
+    """
+    if "personal_mean" not in found:
+        return ""
+    over = {name.removeprefix("personal_"): value for name, value in found.items() if name.startswith("personal_")}
+    worse = (
+        f"; {over['worse']:.0%} of clients do worse with theirs than with the global model" if "worse" in over else ""
+    )
+    return (
+        f"{named(headline)} {over['mean']:.4f} as a mean over clients, {over['pooled']:.4f} over samples, worst tenth "
+        f"{over['worst_decile']:.4f}, median {over['median']:.4f}, sd over clients {over['sd_over_clients']:.4f}{worse}"
+    )
 
 
 @contextlib.contextmanager

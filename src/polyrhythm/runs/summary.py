@@ -73,6 +73,7 @@ class Summary:
     _last: VersionRecord | None = None
     _skipped: int = 0
     _why: str = ""
+    _spread: Mapping[str, float] = field(default_factory=dict)
 
     def add(self, record: VersionRecord) -> None:
         """Takes one version into account. Versions come in order."""
@@ -83,6 +84,7 @@ class Summary:
         if record.version > 0 and record.note:
             self._skipped += 1
             self._why = self._why or record.note
+        self._spread = record.spread or self._spread
         if record.test is None:
             return
         self._final = _score(record.test, self.best.headline)
@@ -118,8 +120,9 @@ class Summary:
             `final_accuracy`: the last evaluated version on the test set. `best_accuracy`: the test result of the
             version that `best_by` chose ("validation", or "test": then it is no headline). `last20_mean`, `last20_sd`:
             mean and population standard deviation over the last 20 evaluated versions, or as many as there are, the
-            initial model apart. "Accuracy" is the metric named in `headline`. Then the totals, and `digest`;
-            `nan_outputs`, where the last version gave NaN for test samples, is for how many.
+            initial model apart. "Accuracy" is the metric named in `headline`. `global_mean` and what follows from
+            clients' own tests, of the last evaluated version, as in `VersionRecord.spread`. Then the totals, and
+            `digest`; `nan_outputs`, where the last version gave NaN for test samples, is for how many.
         """
         last, scores = self._last, self._scores
         mean = math.fsum(scores) / len(scores) if scores else None
@@ -133,6 +136,7 @@ class Summary:
             "best_version": self.best.version,
             "last20_mean": mean,
             "last20_sd": spread,
+            **self._spread,
             **{cost.name: getattr(last, cost.column or cost.name) if last else 0 for cost in TOTALS},
             "faults": dict(last.faults) if last else {},
             **({NAN_OUTPUTS: int(broken)} if (broken := ((last and last.test) or {}).get(NAN_OUTPUTS)) else {}),

@@ -109,6 +109,8 @@ class RunView:
             said["own tests"] = f"{in_words(headline)} {value}{those}"
         if fair := spread.newest(self._folder, self._row["number"], headline):
             said["fairness"] = fair
+        if own_models := spread.in_words(last.get("spread") or {}, headline):
+            said["own models"] = own_models
         return said
 
     @property

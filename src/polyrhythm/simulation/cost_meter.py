@@ -10,6 +10,7 @@ from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.vectors import Buffers, Layout, bytes_of
 from polyrhythm.core.visit_plan import VisitPlan
 from polyrhythm.fleet import Load
+from polyrhythm.methods.personal.scope import Scope
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.flops import Cost
 
@@ -21,12 +22,17 @@ class Meter:
     """Measures visits.
 
     Args:
-        layout: of the vectors that travel.
+        layout: of the vectors.
         cost: floating-point operations per sample; asked for once, at the first visit.
+        scope: what of them travels; all, if None. What stays at a client is sent to it once, at the beginning.
     """
 
-    def __init__(self, layout: Layout, cost: Callable[[], Cost] = lambda: _NOTHING) -> None:
-        self._layout, self._ask = layout, cost
+    def __init__(self, layout: Layout, cost: Callable[[], Cost] = lambda: _NOTHING, scope: Scope | None = None) -> None:
+        self._whole, self._ask = layout, cost
+        self._layout = layout if scope is None else scope.shared(layout)
+        self._shared: frozenset[str] | None = None
+        if len(self._layout.buffers) < len(layout.buffers):
+            self._shared = frozenset(slot.name for slot in self._layout.buffers)
         self._cost: Cost | None = None
 
     def load(self, assignment: Assignment, report: Report) -> Load:
@@ -49,7 +55,7 @@ class Meter:
     def _update(self, packed: int | None, buffers: Buffers, vectors: int) -> int:
         """What an update costs on the wire, with what is beside it."""
         update = self._layout.vector_bytes if packed is None else packed
-        return update + _size(buffers) + self._layout.vector_bytes * vectors
+        return update + self._size(buffers) + self._layout.vector_bytes * vectors
 
     def _load(self, assignment: Assignment, samples: int, forward_samples: int, up: int) -> Load:
         if self._cost is None:
@@ -66,10 +72,10 @@ class Meter:
         )
 
     def _sent_down(self, assignment: Assignment) -> int:
-        beside = _size(assignment.buffers)
-        return (
-            self._layout.vector_bytes + beside + (bytes_of(assignment.briefs, self._layout) if assignment.briefs else 0)
-        )
+        new = assignment.accepted < 0
+        model = self._whole.vector_bytes if new else self._layout.vector_bytes
+        beside = _size(assignment.buffers) if new else self._size(assignment.buffers)
+        return model + beside + (bytes_of(assignment.briefs, self._layout) if assignment.briefs else 0)
 
     def _sent_up(self, report: Report) -> int:
         """What a report costs on the wire; a bare word that a client skips is one byte."""
@@ -79,6 +85,13 @@ class Meter:
             return 1
         extras = bytes_of(report.extras, self._layout) if report.extras else 0
         return self._update(report.packed, report.buffers, 0) + extras
+
+    def _size(self, buffers: Buffers) -> int:
+        """Bytes of those buffers that are shared."""
+        if self._shared is None or not buffers:
+            return _size(buffers)
+        named = zip(self._whole.buffers, buffers, strict=True)
+        return _size(tuple(buffer for slot, buffer in named if slot.name in self._shared))
 
 
 def _size(buffers: Buffers) -> int:

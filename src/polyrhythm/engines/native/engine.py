@@ -119,7 +119,7 @@ class NativeEngine(LocalSteps):
         if known is None or moments is None or any(type(term) is not ModelContrast for term in job.terms[:1]):
             return None
         factor = 1.0 if job.push is None else job.push.factor
-        if len(job.terms) > 1 or (factor != 1.0 and (factor <= 0 or type(job.optimiser) is not LocalSgd)):
+        if job.held or len(job.terms) > 1 or (factor != 1.0 and (factor <= 0 or type(job.optimiser) is not LocalSgd)):
             return None
         inputs, targets, held = known
         optimiser, order = job.optimiser, job.positions

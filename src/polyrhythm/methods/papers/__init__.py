@@ -34,6 +34,7 @@ from polyrhythm.methods.papers.mifa import mifa
 from polyrhythm.methods.papers.moon import moon
 from polyrhythm.methods.papers.oort import oort
 from polyrhythm.methods.papers.optimal_sampling import optimal_sampling
+from polyrhythm.methods.papers.personal import ditto, fedavg_ft, fedbabu, fedbn, fedper, fedrep, lg_fedavg
 from polyrhythm.methods.papers.power_of_choice import power_of_choice
 from polyrhythm.methods.papers.scaffold import scaffold
 from polyrhythm.methods.papers.stale import ace, aced, area, ca2fl, fedstale, fedvarp
@@ -58,6 +59,7 @@ __all__ = [
     "centralised",
     "clustered_sampling",
     "curriculum_fl",
+    "ditto",
     "divfl",
     "f3ast",
     "fadas",
@@ -67,18 +69,24 @@ __all__ = [
     "fedasync",
     "fedau",
     "fedavg",
+    "fedavg_ft",
     "fedavgm",
     "fedawe",
+    "fedbabu",
+    "fedbn",
     "fedbuff",
     "fedcl",
     "fedcm",
     "feddyn",
     "fedexp",
     "fednova",
+    "fedper",
     "fedprox",
+    "fedrep",
     "fedstale",
     "fedvarp",
     "fedyogi",
+    "lg_fedavg",
     "local_only",
     "mifa",
     "moon",

@@ -67,6 +67,8 @@ class Plan:
         stop: ends the visit after the epoch in which a batch says so; None to do all steps.
         substitute: what is sent instead of training; None to train.
         within: seconds from the invitation to the report, for which steps are left out; None for all the time it takes.
+        apart: whether these steps train the shared part alone, and the personal one is held; it is trained before.
+        first: steps before these, in which the personal part alone is trained.
     """
 
     steps: int
@@ -74,6 +76,13 @@ class Plan:
     stop: Stop | None = None
     substitute: Substitute | None = None
     within: float | None = None
+    apart: bool = False
+    first: int = 0
+
+    @property
+    def in_all(self) -> int:
+        """Steps of the visit."""
+        return self.first + self.steps
 
 
 @dataclass(frozen=True, kw_only=True)

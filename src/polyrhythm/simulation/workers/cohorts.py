@@ -48,7 +48,7 @@ class AtOnce:
         answers = self._answers([tasks[place] for place in waiting], [job for _, job in waiting.values()])
         for (place, (visit, _)), answer in zip(waiting.items(), answers, strict=True):
             if answer is not None:
-                done[place] = _ended(visit, answer)
+                done[place] = self._ended(visit, answer)
         # What was not taken is begun anew, one after the other: a visit is a pure function.
         return [done[place] if place in done else self._clients.visit(task) for place, task in enumerate(tasks)]
 
@@ -61,15 +61,15 @@ class AtOnce:
             error.add_note(f"this happened in the steps of clients {clients}, on version {tasks[0].assignment.version}")
             raise
 
+    def _ended(self, visit: Visiting, answer: Answer | None) -> Done:
+        """What comes of a visit that is told what came of its steps; what it trains after these is its own."""
+        while True:
+            try:
+                job = visit.send(answer)
+            except StopIteration as end:
+                done: Done = end.value
+                return done
+            answer = self._engine.local_round(job)
+
     def close(self) -> None:
         """Nothing to end."""
-
-
-def _ended(visit: Visiting, answer: Answer) -> Done:
-    """What comes of a visit that is told what came of its steps."""
-    try:
-        visit.send(answer)
-    except StopIteration as end:
-        done: Done = end.value
-        return done
-    raise RuntimeError("a visit asks for its steps once")

@@ -1,0 +1,91 @@
+"""On nodes, what is personal lies at the node: neither way carries any of it, but for what a new one is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import polyrhythm as pr
+from polyrhythm.deployment.messages import Answer, Order
+from polyrhythm.deployment.node import spans_of
+from polyrhythm.deployment.shared_part import SharedPart
+from polyrhythm.deployment.wire import unpack
+from polyrhythm.experiments.prepared import prepare
+from small import federation
+
+from .test_remote import CLIENTS, federated
+
+
+def net(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(shape[0], 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, outputs))
+
+
+def experiment(recipe: pr.Recipe) -> pr.Experiment:
+    return pr.Experiment(federation=federation(clients=CLIENTS), model=net, rounds=4, recipe=recipe)
+
+
+SMALL: dict[str, Any] = {"cohort": 3, "epochs": 1, "batch": 5}
+RECIPES = {
+    "scaffold with a head of one's own": pr.scaffold(**SMALL) | pr.parts.personal_layers(),
+    "fedbn": pr.fedbn(**SMALL),
+    "compressed": pr.fedper(**SMALL) | pr.parts.compress_int8(),
+    "phases": pr.fedrep(**SMALL, head_epochs=3),
+    "a copy": pr.ditto(**SMALL, personal_epochs=3) | pr.parts.personal_layers(layers=("body",)),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_nodes_do_as_simulated_clients(tmp_path: Path, name: str) -> None:
+    made = experiment(RECIPES[name])
+    done = federated(tmp_path, lambda: made)
+    assert (done["status"], done["rounds"], done["faults"]) == ("finished", 4, {})
+    simulated = pr.run(made, out=tmp_path / "simulated")
+    assert done["digest"] == simulated.summary["digest"]
+    assert any("own models lie at their nodes" in words for words in done["told"])
+    for column in ("bytes_up", "bytes_down"):
+        assert done["run"].visits[column].sum() == simulated.visits[column].sum()
+
+
+@pytest.mark.parametrize("name", ["scaffold with a head of one's own", "fedbn", "phases"])
+def test_only_the_shared_part_travels(tmp_path: Path, name: str) -> None:
+    made = experiment(RECIPES[name])
+    layout = prepare(made).chosen.engine.layout
+    shared = made.recipe.scope.shared(layout)
+    size = sum(segment.size for segment in shared.segments)
+    assert size < layout.parameters
+    line = federated(tmp_path, lambda: made)["line"]
+    answers = [unpack(p, Answer, Answer, spans=spans_of(shared)) for p in line.answers if '"Answer"' in p.text]
+    orders = [unpack(p, Order, Order) for _, p in line.sent if '"Order"' in p.text]
+    assert len(answers) == len(orders) == 12
+    new = [order.assignment for order in orders if order.assignment.accepted < 0]
+    later = [order.assignment for order in orders if order.assignment.accepted >= 0]
+    assert new
+    assert later
+    for sent in new:
+        assert sent.weights.shape == (layout.size,)
+    for sent in later:
+        assert (sent.weights.shape, len(sent.buffers)) == ((size,), len(shared.buffers))
+    for answer in answers:
+        assert answer.report.update is not None
+        assert (answer.report.update.shape, len(answer.report.buffers)) == ((size,), len(shared.buffers))
+    vectors = [
+        v for a in answers for extra in a.report.extras.values() for v in extra.values() if isinstance(v, Tensor)
+    ]
+    assert all(vector.shape == (size,) for vector in vectors)
+    assert bool(vectors) == name.startswith("scaffold")
+
+
+def test_what_does_not_have_its_length_stays_as_it_is() -> None:
+    prepared = prepare(experiment(pr.fedper(**SMALL)))
+    layout = prepared.chosen.engine.layout
+    part = SharedPart(prepared.recipe.scope, layout)
+    for length in (0, 3, layout.size - 1, layout.size + 1):
+        value = torch.ones(length)
+        assert part._long(value) is value
+    whole = part._long(part._short(torch.ones(layout.size)))
+    assert not whole[[s.offset for s in layout.segments if s.name in layout.head]].any()
+    assert whole.sum() == layout.parameters - sum(s.size for s in layout.segments if s.name in layout.head)
