@@ -16,6 +16,7 @@ import small
 from polyrhythm.base.errors import UserError
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
+from polyrhythm.results import fairness_tables
 from small import collection, logged, prepared
 
 
@@ -168,3 +169,40 @@ def test_what_clients_keep_may_lie_in_files(tmp_path: Path) -> None:
     ]
     assert runs[0].summary["digest"] == runs[1].summary["digest"]
     assert runs[0].client_results.equals(runs[1].client_results)
+
+
+def plain(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(shape[0], 8), nn.ReLU(), nn.Linear(8, outputs))
+
+
+@pytest.mark.parametrize("name", ["ditto", "fedrep", "fedbabu", "fedavg_ft"])
+@pytest.mark.parametrize("engine", ["native", "stacked"])
+def test_every_engine_trains_what_is_personal(tmp_path: Path, name: str, engine: Any) -> None:
+    """What an engine does not take at once is computed step by step: to rounding the same, cohorts included."""
+    recipe = getattr(pr, name)(**{"cohort": 3, "epochs": 2, "batch": 10})
+    made = trial(recipe, model=plain)
+    runs = [
+        pr.run(made, execution=pr.Execution(engine=one, device="cpu", driver="inline"), out=tmp_path)
+        for one in ("torch", engine)
+    ]
+    assert [run.summary["engine"] for run in runs] == ["torch", engine]
+    one, other = (dict(run.model().named_parameters()) for run in runs)
+    assert all(torch.allclose(one[key], other[key], rtol=0, atol=1e-4) for key in one)
+    assert runs[0].summary["samples"] == runs[1].summary["samples"]
+    assert runs[0].summary["personal_mean"] == pytest.approx(runs[1].summary["personal_mean"], abs=0.05)
+
+
+def test_what_clients_own_models_do_is_told(tmp_path: Path) -> None:
+    runs = [pr.run(trial(recipe), out=tmp_path) for recipe in (pr.fedavg(**SMALL), pr.fedper(**SMALL))]
+    assert "own models" not in runs[0].view.said_of_tests
+    summary, said = runs[1].summary, runs[1].view.said_of_tests["own models"]
+    assert f"accuracy {summary['personal_mean']:.4f} as a mean over clients" in said
+    assert f"worst tenth {summary['personal_worst_decile']:.4f}" in said
+    assert f"sd over clients {summary['personal_sd_over_clients']:.4f}" in said
+    assert f"{summary['personal_worse']:.0%} of clients do worse" in said
+    table = fairness_tables.clients(pr.compare(runs))
+    assert table is not None
+    rows = {str(row[0]): row for row in table.rows}
+    assert len(rows) == 3
+    (own,) = (row for name, row in rows.items() if name.endswith("clients' own models"))
+    assert any(f"{summary['personal_mean']:.{digits}f}" in " ".join(own) for digits in (3, 4))

@@ -287,6 +287,8 @@ def _evaluation(prepared: Prepared) -> float:
     federation, engine = prepared.federation, prepared.chosen.engine
     per_sample = _per_test_sample(engine, federation.test)
     own = 0 if federation.local_tests is None else int(federation.local_tests.sizes.sum())
+    if prepared.recipe.has_personal and not prepared.recipe.personal.tunes:
+        own *= 2  # once more, with clients' own models
     validation = 0 if federation.validation is None else len(federation.validation)
     pooled = len(federation.test) + validation + prepared.experiment.evaluation.train_samples
     models = len(prepared.eligible) if prepared.recipe.regime == "local" else 1
