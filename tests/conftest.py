@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Generator
@@ -41,3 +42,16 @@ def pytest_make_collect_report(
         report.outcome = "failed"
         report.longrepr = str(report.longrepr)
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Files of tests have no doctests, and looking for them means to read each once more, in every process."""
+    found = yield
+    return [collector for collector in found if type(collector).__name__ != "DoctestModule"]
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays: collections of garbage, and processes that are forked, leave it alone."""
+    gc.collect()
+    gc.freeze()

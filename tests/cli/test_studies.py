@@ -67,7 +67,7 @@ def test_the_list_names_what_there_is_and_what_is_unknown(polyrhythm: Command, f
 
 def test_an_own_file_is_run_and_its_page_written(polyrhythm: Command, folder: Path) -> None:
     Path("own.toml").write_text(OWN, encoding="utf-8")
-    told = polyrhythm("study", "own.toml", "--seeds", "0-1", "-o", "page.md")
+    told = polyrhythm("study", "own.toml", "--seeds", "0-1", "-o", "page.md", *ALONE)
     assert told.code == 0, told.err
     assert "4/4" in told.out
     assert "A larger rate is better" in told.out
