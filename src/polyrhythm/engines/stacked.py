@@ -13,6 +13,7 @@ For a GPU, which one client's small batches would leave idle. Rules:
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import final
 
@@ -31,7 +32,11 @@ from polyrhythm.methods.local.optimisers import LocalSgd, clip_
 from polyrhythm.models.task import Task
 
 ROOM = 2**30
-"""Bytes that a cohort may take without a GPU; on a GPU half of its memory, or of a share of it. A larger one is cut."""
+"""Bytes that a cohort may take without a GPU; on a GPU half of its memory, or of a share of it.
+
+A larger one is cut into pieces that are as equal as they can be. Where a GPU has less memory than it seemed, as when
+somebody else uses it, pieces are halved, with a warning.
+"""
 
 VECTORS = 8  # [K, P], at most: weights, start, gradient, shift, momentum, and what an operation makes
 
@@ -51,6 +56,7 @@ class StackedEngine(AroundTorch):
         super().__init__(inside)
         self._step, self.device, self._share = step, device, share
         self._here: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
+        self._most: int | None = None  # clients that had room, once others had not
 
     @classmethod
     def of(cls, module: nn.Module, task: Task, samples: Samples, device: torch.device) -> StackedEngine:
@@ -88,24 +94,55 @@ class StackedEngine(AroundTorch):
         taken = sorted((i for i, job in enumerate(jobs) if takes(job)), key=lambda i: -len(jobs[i].ends))
         ended = dict[int, tuple[Tensor, Done]]()
         while taken:
-            size = self._largest(jobs, taken)
-            some, taken = taken[:size], taken[size:]
-            with torch.no_grad(), _exact(self.device):
-                ended |= zip(some, self._together([jobs[i] for i in some]), strict=True)
+            some = taken[: self._size(jobs, taken)]
+            found = self._tried([jobs[i] for i in some])
+            if found is None:
+                self._halve(len(some))
+                continue
+            taken = taken[len(some) :]
+            ended |= zip(some, found, strict=True)
         for i in range(len(jobs)):
             if i in ended:
                 self.weights.copy_(ended[i][0])
                 self._torch.stepped()
             yield ended[i][1] if i in ended else None
 
-    def _largest(self, jobs: Sequence[Job], taken: Sequence[int]) -> int:
-        """How many of these have room."""
+    def _size(self, jobs: Sequence[Job], taken: Sequence[int]) -> int:
+        """How many of these come next: all that have room, or a piece no larger than the others need be."""
         width = max(int(sizes_of(jobs[i]).max(initial=0)) for i in taken)
         each = VECTORS * self.weights.nbytes + width * self._step.kept
         room = ROOM
         if self.device.type == "cuda":
             room = int(torch.cuda.get_device_properties(self.device).total_memory * self._share) // 2
-        return max(1, room // each)
+        most = max(1, room // each)
+        if self._most is not None:
+            most = min(most, self._most)
+        pieces = -(-len(taken) // most)
+        return -(-len(taken) // pieces)
+
+    def _tried(self, jobs: Sequence[Job]) -> list[tuple[Tensor, Done]] | None:
+        """Where each ended; None if there was not memory enough. Until then no job was changed.
+
+        Raises:
+            torch.cuda.OutOfMemoryError: there is not enough for one.
+        """
+        try:
+            with torch.no_grad(), _exact(self.device):
+                return self._together(jobs)
+        except torch.cuda.OutOfMemoryError:
+            if len(jobs) == 1:
+                raise
+            return None
+
+    def _halve(self, size: int) -> None:
+        """From now on half as many lie side by side."""
+        self._most = size // 2
+        torch.cuda.empty_cache()  # what was there for those that had no room is in other shapes than what comes
+        warnings.warn(
+            f"there was no memory for {size} clients side by side: from now on it is {self._most} at most. Last bits "
+            f"may be others than on a device with more; stack = {self._most} gives the same ones everywhere",
+            stacklevel=4,
+        )
 
     def _together(self, jobs: Sequence[Job]) -> list[tuple[Tensor, Done]]:
         cohort = _Cohort(self._step, jobs, *self._samples(jobs[0]), self.device)
