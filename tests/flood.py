@@ -83,7 +83,7 @@ def watched(folder: Path) -> Iterator[Watched]:
         yield seen
     finally:
         over.set()
-        thread.join(5)
+        thread.join(120)
 
 
 def _servers(folder: Path) -> list[Path]:

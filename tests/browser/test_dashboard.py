@@ -71,7 +71,7 @@ def long_run(folder: Path) -> Iterator[str]:
     yield found[0]
     if process.poll() is None:
         process.terminate()
-    process.wait(20)
+    process.wait(120)
 
 
 def rows(page: Any) -> Any:

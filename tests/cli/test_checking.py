@@ -117,4 +117,4 @@ def test_an_experiment_from_a_pipe_is_read(polyrhythm: Command, folder: Path) ->
     writer = threading.Thread(target=(folder / "pipe").write_text, args=("clients = 7\n",), daemon=True)
     writer.start()
     assert "clients = 7" in polyrhythm("check", "pipe", "--no-estimate").out
-    writer.join(timeout=10)
+    writer.join(timeout=120)

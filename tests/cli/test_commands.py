@@ -252,11 +252,11 @@ def test_a_signal_stops_a_run_and_keeps_its_record(tmp_path: Path, number: signa
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     while time.monotonic() < end and not list(tmp_path.glob("*/best.safetensors")):
         time.sleep(0.1)
     os.kill(process.pid, number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 130, err
     summary = json.loads(out)
     assert summary["status"] == "stopped"
@@ -274,7 +274,7 @@ def test_whoever_stops_reading_stops_nothing(tmp_path: Path) -> None:
     process.stdout.readline()
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=240) == 0
     process.stderr.close()
 
 

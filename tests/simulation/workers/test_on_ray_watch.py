@@ -34,7 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def until(what: Any) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not what() and time.monotonic() < deadline:
         time.sleep(0.01)
 
