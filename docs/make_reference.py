@@ -186,7 +186,16 @@ MORE = {
     ),
     "curriculum": ("curriculum_fl", "curriculum", "pacing"),
     "client_curriculum": ("client_curriculum",),
-    "selection": ("power_of_choice", "oort", "tifl", "clustered_sampling", "divfl", "f3ast", "optimal_sampling"),
+    "selection": (
+        "power_of_choice",
+        "oort",
+        "tifl",
+        "clustered_sampling",
+        "divfl",
+        "f3ast",
+        "optimal_sampling",
+        "refl",
+    ),
     "client_centric": (
         *("cc_fedavg", "cc_fedsgd", "cc_fedadagrad", "cc_fedadam", "cc_fedams", "cc_fedyogi"),
         *("random_epochs", "per_step", "buffer", "sampled_staleness"),

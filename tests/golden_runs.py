@@ -258,6 +258,7 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "fedcl": {"recipe": pr.fedcl(**SMALL), "rounds": 6},
     "feddyn": {"recipe": pr.feddyn(**SMALL)},
     "fedexp": {"recipe": pr.fedexp(**SMALL)},
+    "fedlalr": {"recipe": pr.fedlalr(**SMALL)},
     "fednova": {"recipe": pr.fednova(**SMALL, momentum=0.5)},
     "fedper": {"recipe": pr.fedper(**SMALL), "federation": held_out, "model": layers},
     "fedprox": {"recipe": pr.fedprox(**SMALL, mu=0.1)},
@@ -272,6 +273,7 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "oort": {"recipe": pr.oort(**SMALL), "fleet": TIERS, "rounds": 6},
     "optimal_sampling": {"recipe": pr.optimal_sampling(cohort=5, uploads=2, epochs=2, batch=5), "rounds": 6},
     "power_of_choice": {"recipe": pr.power_of_choice(**SMALL)},
+    "refl": {"recipe": pr.refl(**SMALL, rest=2), "fleet": COMES_AND_GOES, "rounds": 8},
     "scaffold": {"recipe": pr.scaffold(**SMALL)},
     "tifl": {"recipe": pr.tifl(cohort=2, epochs=1, batch=5), "fleet": TIERS, "federation": held_out, "rounds": 6},
     "vrl_sgd": {"recipe": pr.vrl_sgd(**SMALL)},
@@ -280,6 +282,7 @@ RECIPES: Mapping[str, dict[str, Any]] = {
 
 PARTS: Mapping[str, dict[str, Any]] = {
     "as_invited": {"recipe": BASE | pr.parts.as_invited() | pr.parts.cluster_sampling(cohort=5)},
+    "availability_sampling": {"recipe": BASE | pr.parts.availability_sampling(rest=1), "fleet": COMES_AND_GOES},
     "budget_steps": {"recipe": BASE | pr.parts.budget_steps()},
     "buffer": {"recipe": BUFFERED, "fleet": TIERS},
     "by_samples": {"recipe": pr.ccfl(cohort=3, batch=5) | pr.parts.by_samples()},
@@ -314,6 +317,7 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "geometric_median": {"recipe": BASE | pr.parts.geometric_median()},
     "global_model": {"recipe": BASE | pr.parts.fine_tuning() | pr.parts.global_model()},
     "local_adam": {"recipe": BASE | pr.parts.local_adam(lr=0.01, weight_decay=0.1, decoupled=True, keep_state=True)},
+    "local_amsgrad": {"recipe": BASE | pr.parts.local_amsgrad(keep_state=True, weight_decay=0.1, clip=1.0)},
     "local_sgd": {"recipe": BASE | pr.parts.local_sgd(momentum=0.9, nesterov=True, clip=1.0, weight_decay=0.01)},
     "lossless": {"recipe": BASE | pr.parts.compress_int8() | pr.parts.lossless()},
     "median": {"recipe": BASE | pr.parts.median()},
@@ -383,6 +387,10 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "server_momentum": {"recipe": BASE | pr.parts.server_momentum()},
     "server_sgd": {"recipe": BASE | pr.parts.server_sgd(lr=0.5)},
     "server_yogi": {"recipe": BASE | pr.parts.server_yogi()},
+    "shared_moments": {
+        "recipe": BUFFERED | pr.parts.local_amsgrad() | pr.parts.shared_moments(),
+        "fleet": TIERS | pr.fleet.Faults(nan=0.2, lost=0.2),
+    },
     "shuffled": {"recipe": BASE | pr.parts.curriculum() | pr.parts.shuffled()},
     "skip_and_estimate": {
         "recipe": BASE | pr.parts.skip_and_estimate(storage="server", schedule="round_robin"),
@@ -408,6 +416,7 @@ PARTS: Mapping[str, dict[str, Any]] = {
     },
     "time_out": {"recipe": BUFFERED | pr.parts.time_out(seconds=0.1), "fleet": TIERS | pr.fleet.Faults(slow=0.3)},
     "trimmed_mean": {"recipe": BASE | pr.parts.uniform(cohort=5) | pr.parts.trimmed_mean(share=0.3)},
+    "unlike_updates": {"recipe": BUFFERED | pr.parts.unlike_updates(boost="paper"), "fleet": TIERS, "rounds": 6},
     "uniform": {"recipe": BASE | pr.parts.uniform(cohort=5)},
     "variance_reduction": {"recipe": BASE | pr.parts.variance_reduction()},
     "when_all": {"recipe": BASE | pr.parts.buffer(size=2) | pr.parts.when_all(), "fleet": TIERS},
@@ -630,7 +639,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "in processes": (
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe moon", "recipe alt", "part curriculum"),
         *("part compress_top_k", "part partial_work", "all kinds of faults", "native engine"),
-        *("recipe optimal_sampling", "recipe fedrep", "part personal_copy", "part personal_layers"),
+        *("recipe optimal_sampling", "recipe fedlalr", "recipe fedrep", "part personal_copy", "part personal_layers"),
     ),
     "in threads": ("native engine", "native engine, rolling", "model lenet5"),
     "on Ray": (
@@ -645,7 +654,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe mifa", "recipe oort", "recipe alt"),
         *("rolling, coming and going", "all kinds of faults", "memories in files", "optimisers that are kept"),
         *("part compress_int8", "part client_curriculum", "batch normalisation", "recipe f3ast", "recipe divfl"),
-        *("recipe fedawe", "recipe optimal_sampling"),
+        *("recipe fedawe", "recipe optimal_sampling", "recipe refl"),
         *("recipe fedrep", "part personal_copy", "part personal_layers"),
     ),
     "stopped and resumed": (
@@ -661,7 +670,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "verified": ("recipe ccfl", "recipe cc_fedadam", "part on_arrival", "recipe local_only", "stacked engine"),
     "on nodes": (
         *("recipe fedavg", "recipe optimal_sampling", "recipe scaffold", "part compress_int8"),
-        *("recipe fedbn", "recipe fedrep", "recipe ditto"),
+        *("recipe fedbn", "recipe fedrep", "recipe ditto", "recipe fedlalr"),
     ),
     "on Flower": ("recipe fedavg", "recipe optimal_sampling", "recipe scaffold", "part compress_int8", "recipe fedrep"),
 }

@@ -57,6 +57,7 @@ from .methods.papers import fedcl as fedcl
 from .methods.papers import fedcm as fedcm
 from .methods.papers import feddyn as feddyn
 from .methods.papers import fedexp as fedexp
+from .methods.papers import fedlalr as fedlalr
 from .methods.papers import fednova as fednova
 from .methods.papers import fedper as fedper
 from .methods.papers import fedprox as fedprox
@@ -71,6 +72,7 @@ from .methods.papers import moon as moon
 from .methods.papers import oort as oort
 from .methods.papers import optimal_sampling as optimal_sampling
 from .methods.papers import power_of_choice as power_of_choice
+from .methods.papers import refl as refl
 from .methods.papers import scaffold as scaffold
 from .methods.papers import tifl as tifl
 from .methods.papers import vrl_sgd as vrl_sgd

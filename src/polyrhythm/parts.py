@@ -10,6 +10,7 @@ from polyrhythm.methods.correction import ModelContrast as model_contrast
 from polyrhythm.methods.correction import Prox as prox
 from polyrhythm.methods.correction import VarianceReduction as variance_reduction
 from polyrhythm.methods.local.optimisers import LocalAdam as local_adam
+from polyrhythm.methods.local.optimisers import LocalAMSGrad as local_amsgrad
 from polyrhythm.methods.local.optimisers import LocalSgd as local_sgd
 from polyrhythm.methods.local.schedules import Constant as constant
 from polyrhythm.methods.local.schedules import Cosine as cosine
@@ -19,6 +20,7 @@ from polyrhythm.methods.local.schedules import StepDecay as step_decay
 from polyrhythm.methods.local.schedules import WarmUp as warm_up
 from polyrhythm.methods.order.base import Curriculum as curriculum
 from polyrhythm.methods.order.base import Shuffled as shuffled
+from polyrhythm.methods.participation.availability_sampling import AvailabilitySampling as availability_sampling
 from polyrhythm.methods.participation.base import Sweep as sweep
 from polyrhythm.methods.participation.base import Uniform as uniform
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum as client_curriculum
@@ -57,6 +59,7 @@ from polyrhythm.methods.release.robust import GeometricMedian as geometric_media
 from polyrhythm.methods.release.robust import Median as median
 from polyrhythm.methods.release.robust import TrimmedMean as trimmed_mean
 from polyrhythm.methods.release.stale_updates import StaleUpdates as stale_updates
+from polyrhythm.methods.release.unlike_updates import UnlikeUpdates as unlike_updates
 from polyrhythm.methods.server_step import Adagrad as server_adagrad
 from polyrhythm.methods.server_step import Adam as server_adam
 from polyrhythm.methods.server_step import AMSGrad as server_amsgrad
@@ -64,6 +67,7 @@ from polyrhythm.methods.server_step import Extrapolation as server_extrapolation
 from polyrhythm.methods.server_step import Momentum as server_momentum
 from polyrhythm.methods.server_step import Sgd as server_sgd
 from polyrhythm.methods.server_step import Yogi as server_yogi
+from polyrhythm.methods.shared_moments import SharedMoments as shared_moments
 from polyrhythm.methods.weighing import AsInvited as as_invited
 from polyrhythm.methods.weighing import BySamples as by_samples
 from polyrhythm.methods.weighing import Equal as equal
@@ -82,6 +86,7 @@ from polyrhythm.methods.work.stop_on_drift import StopOnDrift as stop_on_drift
 
 __all__ = [
     "as_invited",
+    "availability_sampling",
     "budget_steps",
     "buffer",
     "by_samples",
@@ -112,6 +117,7 @@ __all__ = [
     "last_received",
     "last_updates",
     "local_adam",
+    "local_amsgrad",
     "local_sgd",
     "loss_sampling",
     "lossless",
@@ -142,6 +148,7 @@ __all__ = [
     "server_momentum",
     "server_sgd",
     "server_yogi",
+    "shared_moments",
     "shuffled",
     "skip_and_estimate",
     "skip_and_resend_model",
@@ -156,6 +163,7 @@ __all__ = [
     "time_out",
     "trimmed_mean",
     "uniform",
+    "unlike_updates",
     "utility_sampling",
     "variance_reduction",
     "warm_up",

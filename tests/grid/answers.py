@@ -21,8 +21,10 @@ from polyrhythm.methods.correction import (
     Prox,
     VarianceReduction,
 )
+from polyrhythm.methods.local.optimisers import LocalAMSGrad
 from polyrhythm.methods.order.base import Curriculum, Shuffled
 from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.participation.availability_sampling import AvailabilitySampling
 from polyrhythm.methods.participation.base import Sweep, Uniform
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.cluster_sampling import ClusterSampling
@@ -48,7 +50,9 @@ from polyrhythm.methods.release.last_models import LastModels
 from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
 from polyrhythm.methods.release.stale_updates import StaleUpdates
+from polyrhythm.methods.release.unlike_updates import UnlikeUpdates
 from polyrhythm.methods.server_step import Adagrad, Adam, AMSGrad, Extrapolation, Momentum, Sgd, Yogi
+from polyrhythm.methods.shared_moments import SharedMoments
 from polyrhythm.methods.weighing import AsInvited, BySamples, Equal, NormalisedAveraging, PerStep, Staleness
 from polyrhythm.methods.work.base import Epochs, RandomEpochs, Steps
 from polyrhythm.methods.work.partial_work import PartialWork
@@ -87,6 +91,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (ClusterSampling(cohort=3),),
         (ClusterSampling(cohort=2, by="updates", measure="l1"), CriticalPeriods()),
         (RateSampling(cohort=3, beta=0.2),),
+        (AvailabilitySampling(cohort=3, rest=1),),
         (NormSampling(cohort=3, uploads=1),),
         (NormSampling(cohort=3, uploads=2, rescalings=4), SampledStaleness(max_delay=2)),
         (DiverseSampling(cohort=2), SampledStaleness(max_delay=2)),
@@ -123,6 +128,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (_MOON,),
         (ControlVariates(), Prox(mu=0.1), _MOON),
         (ClientMomentum(alpha=0.5), Prox(mu=0.1)),
+        (LocalAMSGrad(), SharedMoments()),
         (ControlVariates(), VarianceReduction()),
     ),
     "weighing": (
@@ -149,6 +155,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (WhenAll(), ClipUpdates(times=1.5, refuse=50)),
         (WhenAll(), Median(), ClipUpdates(norm=0.1)),
         (Buffer(size=2), TrimmedMean(share=0.4)),
+        (Buffer(size=2), UnlikeUpdates()),
         (WhenAll(), GeometricMedian(iterations=2)),
     ),
     "server step": ((Sgd(),), (Momentum(),), (Adagrad(),), (Adam(),), (Yogi(),), (AMSGrad(),), (Extrapolation(),)),

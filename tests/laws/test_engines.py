@@ -226,7 +226,7 @@ def test_every_net_is_the_same(net: str) -> None:
 )
 def test_every_method_is_the_same(method: str) -> None:
     """Local Adam, terms of the loss and early stops are left to torch."""
-    taken = not any(word in method for word in ("adam", "moon", "alt"))
+    taken = not any(word in method for word in ("adam", "moon", "alt", "lalr"))
     compare("perceptron", METHODS[method], SIZES, taken=taken)
 
 

@@ -49,6 +49,7 @@ METHODS = {
     "scaffold": pr.scaffold(),
     "feddyn": pr.feddyn(),
     "fedcm": pr.fedcm(alpha=0.3),
+    "fedlalr": pr.fedlalr(epsilon=1e-3),
     "fedcm_moving": pr.fedcm(alpha=0.3, momentum=0.9, weight_decay=0.1, clip=0.4) | pr.parts.prox(mu=0.3),
     "vrl_sgd": pr.vrl_sgd(),
     "fednova": pr.fednova(),

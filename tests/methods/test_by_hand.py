@@ -21,8 +21,10 @@ from polyrhythm.core.versions import facts_of
 from polyrhythm.core.visit_plan import visit_of
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.client_momentum import ClientMomentum
+from polyrhythm.methods.local.optimisers import LocalAMSGrad
 from polyrhythm.methods.mechanism import Model, Release, Setup
 from polyrhythm.methods.papers import ace, aced, area, ca2fl, fadas, fedavg, fedexp, fedvarp
+from polyrhythm.methods.participation.availability_sampling import AvailabilitySampling
 from polyrhythm.methods.participation.cluster_sampling import ClusterSampling, distances, poured
 from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
 from polyrhythm.methods.participation.norm_sampling import chances
@@ -38,7 +40,9 @@ from polyrhythm.methods.release.from_current import FromCurrent
 from polyrhythm.methods.release.last_models import LastModels
 from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.stale_updates import StaleUpdates
+from polyrhythm.methods.release.unlike_updates import UnlikeUpdates
 from polyrhythm.methods.server_step import Extrapolation
+from polyrhythm.methods.shared_moments import SharedMoments
 from polyrhythm.methods.weighing import Equal, Staleness
 from polyrhythm.models.tasks import task
 
@@ -346,3 +350,46 @@ def test_tuning_one_layer_by_hand(epochs: float, found: tuple[float, float]) -> 
         segment.of(sent).fill_(1.0)
     model = used(recipe, visit, ClientState(), Model(weights=sent, buffers=()), data, engine)
     assert tuple(float(v) for v in engine.layout.named(model.weights).values()) == found
+
+
+def test_amsgrad_and_shared_moments_by_hand() -> None:
+    """FedLALR, rate 0.1, g = 2: w - 0.1, m = 0.2, h = 0.04; again: -0.234687, h = 0.0796; with g = -1: 0.05, 0.025."""
+    rule, w = LocalAMSGrad(lr=0.1, beta1=0.9, beta2=0.99), torch.zeros(1, dtype=torch.float64)
+
+    def stepped(w: Tensor, state: Any, g: float) -> Any:
+        rule.step_(w, torch.full_like(w, g), 0.1, state)
+        return state
+
+    state = stepped(w, rule.start(w), 2.0)
+    assert [float(w), float(state["first"]), float(state["largest"])] == pytest.approx([-0.1, 0.2, 0.04])
+    other = stepped(torch.zeros_like(w), rule.start(w), -1.0)
+    extras = [{"shared_moments": {k: one[k].clone() for k in ("first", "largest")}} for one in (state, other)]
+    reports = tuple(replace(report(c, 0.0, 0)[0], extras=extra) for c, extra in enumerate(extras))
+    release = Release(version=0, reports=reports, shares=(0.5, 0.5), scales=(1.0, 1.0), weights=w)
+    mean = SharedMoments().after_step(SETUP, {}, release)
+    assert [float(mean["first"]), float(mean["largest"])] == pytest.approx([0.05, 0.025])
+    begun = SharedMoments().moments(SharedMoments().brief(SETUP, mean, 0))
+    assert {k: float(v) for k, v in begun.items()} == pytest.approx({"first": 0.05, "second": 0.025, "largest": 0.025})
+    stepped(w, state, 2.0)
+    assert [float(w), float(state["largest"])] == pytest.approx([-0.2346874, 0.0796])
+
+
+@pytest.mark.parametrize(("boost", "expected"), [("code", 0.66212), ("paper", 0.54624)])
+def test_a_late_update_that_is_most_unlike_by_hand(boost: Any, expected: float) -> None:
+    """REFL: one version late, the largest difference, beta 0.35; the mean of both is (1 * u + w * v) / (1 + w)."""
+    told = tuple(report(c, 0.0, v, target=t)[0] for c, v, t in ((0, 1, 2.0), (1, 0, 6.0)))  # updates 1 and 3
+    release = Release(version=1, reports=told, shares=(0.5, 0.5), scales=(1.0, 1.0), weights=torch.zeros(1))
+    part = UnlikeUpdates(boost=boost)
+    assert part.weights([0, 1], release.updates(), release) == pytest.approx([1, expected], abs=1e-5)
+    _, mean = part.before_step(SETUP, {}, release, torch.zeros(1))
+    assert float(mean) == pytest.approx((1 + 3 * expected) / (1 + expected), abs=1e-5)
+
+
+def test_who_leaves_comes_first_by_hand() -> None:
+    """Three clients: 1 was there twice and left once, 0 and 2 stayed, so 1 comes first, with p = 1/2 against 1."""
+    policy, fixed = AvailabilitySampling(cohort=1, rest=0), setup(3)
+    state = policy.server_start(fixed)
+    for version, away in enumerate(((), (1,), ())):
+        state, asked = policy.invite(fixed, state, call(Present([1, 1, 1], away), version))
+    assert dict(state["stays"]) == {0: (2, 2), 1: (0, 1), 2: (2, 2)}
+    assert who(asked) == [1]

@@ -34,9 +34,11 @@ from polyrhythm.methods.correction import (
     Prox,
     VarianceReduction,
 )
+from polyrhythm.methods.local.optimisers import LocalAMSGrad
 from polyrhythm.methods.mechanism import Visit
 from polyrhythm.methods.order.base import Curriculum, Progress
 from polyrhythm.methods.papers import fedavg, local_only
+from polyrhythm.methods.participation.availability_sampling import AvailabilitySampling
 from polyrhythm.methods.participation.base import Participation, Uniform
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.cluster_sampling import ClusterSampling
@@ -62,7 +64,9 @@ from polyrhythm.methods.release.last_models import LastModels
 from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
 from polyrhythm.methods.release.stale_updates import StaleUpdates
+from polyrhythm.methods.release.unlike_updates import UnlikeUpdates
 from polyrhythm.methods.server_step import Adam, Extrapolation, Momentum, Sgd
+from polyrhythm.methods.shared_moments import SharedMoments
 from polyrhythm.methods.weighing import AsInvited, Equal, NormalisedAveraging, PerStep, Staleness
 from polyrhythm.methods.work.base import RandomEpochs, Steps
 from polyrhythm.methods.work.budgets import Listed
@@ -337,8 +341,8 @@ def test_only_visits_that_trained_tell_of_a_client() -> None:
 
 
 @row(
-    "power of choice, Oort, TiFL, `cluster_sampling`, `rate_sampling`, `diverse_sampling`, `norm_sampling` × clients "
-    "that are away"
+    "power of choice, Oort, TiFL, `cluster_sampling`, `rate_sampling`, `diverse_sampling`, `norm_sampling`, "
+    "`availability_sampling` × clients that are away"
 )
 @pytest.mark.parametrize(
     "policy",
@@ -351,6 +355,7 @@ def test_only_visits_that_trained_tell_of_a_client() -> None:
         RateSampling(cohort=2),
         DiverseSampling(cohort=2),
         NormSampling(cohort=2),
+        AvailabilitySampling(cohort=2),
     ],
     ids=lambda part: part.label(),
 )
@@ -481,6 +486,55 @@ def test_a_rehearsal_costs_its_work_and_one_number() -> None:
                 work = (again.steps, again.samples, again.flops, again.bytes_down)
                 assert work == (visit.steps, visit.samples, visit.flops, visit.bytes_down)
         assert visit.steps > 0
+
+
+@row("`shared_moments` × a skipped visit, a version without steps", "`shared_moments` × scales, the server's step")
+@pytest.mark.parametrize("also", [(), (PerStep(), Adam())], ids=["plain", "scaled"])
+def test_shared_moments_are_means_of_those_who_stepped(also: tuple[Settings, ...]) -> None:
+    recipe = EVERYBODY | LocalAMSGrad() | SharedMoments() | ODD_ONES_SKIP
+    for part in also:
+        recipe = recipe | part
+    story = play(recipe, Federation(dtype=torch.float64))
+    assert skipped(story)
+    for released, after in zip(story.released, story.states[1:], strict=True):
+        assert released.release is not None
+        told = [
+            (share, report.extras["shared_moments"]["largest"])
+            for share, report in zip(released.release.shares, released.release.reports, strict=True)
+            if report.fresh
+        ]
+        total = sum(share for share, _ in told)
+        mean = torch.stack([share / total * h for share, h in told]).sum(0)
+        assert near(after.parts["shared_moments"]["largest"], mean, 1e-10)
+
+
+@row("`availability_sampling` × nobody left who has rested")
+def test_who_has_rested_longest_comes_where_nobody_else_is_left() -> None:
+    policy, fixed, roster = AvailabilitySampling(cohort=1, rest=9), selecting.setup(3), selecting.Present([5] * 3)
+    state, order = policy.server_start(fixed), list[int]()
+    for version in range(7):
+        state, asked = policy.invite(fixed, state, selecting.call(roster, version))
+        order += selecting.who(asked)
+    assert sorted(order[:3]) == [0, 1, 2]
+    assert order == [*order[:3], *order[:3], order[0]]
+
+
+@row("`unlike_updates` × FedNova, per-step weighing, staleness")
+@pytest.mark.parametrize("scaling", [PerStep(), Staleness()], ids=lambda part: part.label())
+def test_late_updates_are_compared_as_they_are_scaled(scaling: Any) -> None:
+    part = UnlikeUpdates(beta=0.5)
+    recipe = fedavg(batch=BATCH) | Equal() | Rolling(concurrency=4) | Buffer(size=3) | part | scaling
+    story, late = run(recipe, Federation(dtype=torch.float64, fleet=UNEQUAL), versions=6), 0
+    for released, before, after in zip(story.released, story.states, story.states[1:], strict=False):
+        release = released.release
+        assert release is not None
+        updates = [c * u for c, u in zip(release.scales, release.updates(), strict=True)]
+        delays = [release.version - r.version for r in release.reports]
+        weights = part.weights(delays, updates, release)
+        step = torch.stack([w / sum(weights) * u for w, u in zip(weights, updates, strict=True)]).sum(0)
+        assert near(after.weights, before.weights + step, 1e-9)
+        late += any(delays)
+    assert late
 
 
 @row("power of choice × a candidate that does not answer")
@@ -821,10 +875,20 @@ WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
     "intervals by samples": (lambda: EVERYBODY | ParticipationIntervals(), "not heard yet"),
     "bins and rolling": (lambda: EVERYBODY | ClusterSampling() | Rolling() | Buffer(), "one by one"),
     "rehearsals and rolling": (lambda: EVERYBODY | NormSampling() | Rolling() | Buffer(), "one by one"),
+    "who leaves first and rolling": (lambda: EVERYBODY | AvailabilitySampling() | Rolling() | Buffer(), "one by one"),
     "rates and rolling": (lambda: EVERYBODY | RateSampling() | Rolling() | Buffer(), "one by one"),
     "clients that stand for others and rolling": (
         lambda: EVERYBODY | Rolling() | Buffer() | DiverseSampling(),
         "one by one",
+    ),
+    "shared moments of plain SGD": (lambda: EVERYBODY | SharedMoments(), "what clients share"),
+    "shared moments of personal layers": (
+        lambda: EVERYBODY | LocalAMSGrad() | SharedMoments() | PersonalLayers(),
+        "a client's own",
+    ),
+    "shared moments that are kept": (
+        lambda: EVERYBODY | LocalAMSGrad(keep_state=True) | SharedMoments(),
+        "thrown away",
     ),
     "too many reports": (lambda: EVERYBODY | MinReports(count=5), "every version would be skipped"),
     "phases of one part": (lambda: EVERYBODY | PersonalFirst(), "nothing to train in the first phase"),
@@ -834,10 +898,12 @@ WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
 @row(
     "`rolling` × a release that waits for everybody",
     "`over_select` × `buffer`, `rolling`",
-    "`cluster_sampling`, `rate_sampling`, `diverse_sampling`, `norm_sampling` × `rolling`",
+    "`cluster_sampling`, `rate_sampling`, `diverse_sampling`, `norm_sampling`, `availability_sampling` × `rolling`",
     "`last_updates`, `last_models`, `stale_updates`, `participation_intervals` × shares by samples",
     "`min_reports` × a smaller cohort",
     "`personal_first` × all of the model shared",
+    "`shared_moments` × another local optimiser than `local_amsgrad`, moments kept over visits",
+    "`personal_layers` × `shared_moments`",
 )
 @pytest.mark.parametrize("pair", WHOLE)
 def test_it_is_refused_of_the_whole(pair: str) -> None:
@@ -1108,10 +1174,21 @@ def test_a_curriculum_is_paced_over_the_steps_that_are_left(monkeypatch: pytest.
     assert set(asked) == {3, 6}
 
 
-@row("`clip_updates`, other middles × what steps past the mean: `last_updates`, `from_current`, FedDyn, …")
+@row(
+    "`clip_updates`, other middles × what steps past the mean: `last_updates`, `from_current`, `unlike_updates`, "
+    "FedDyn, …"
+)
 @pytest.mark.parametrize(
     "other",
-    [LastUpdates(), FromCurrent(), DynamicRegularisation(), StaleUpdates(), LastModels(), Extrapolation()],
+    [
+        LastUpdates(),
+        FromCurrent(),
+        DynamicRegularisation(),
+        StaleUpdates(),
+        LastModels(),
+        Extrapolation(),
+        UnlikeUpdates(),
+    ],
     ids=lambda part: part.label(),
 )
 @pytest.mark.parametrize(

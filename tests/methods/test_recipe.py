@@ -21,7 +21,7 @@ from polyrhythm.methods.correction import (
     Prox,
     VarianceReduction,
 )
-from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
+from polyrhythm.methods.local.optimisers import LocalAdam, LocalAMSGrad, LocalSgd
 from polyrhythm.methods.local.schedules import Constant, Cosine, Exponential, StepDecay
 from polyrhythm.methods.papers import (
     alt,
@@ -248,6 +248,8 @@ def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: 
         "f3ast": {"participation", "sharing"},
         "fedawe": {"sharing", "scalings", "modifiers"},
         "optimal_sampling": {"participation", "sharing"},
+        "fedlalr": {"corrections", "sharing", "optimiser"},
+        "refl": {"participation", "sharing", "release", "modifiers"},
         "fedcm": {"corrections", "sharing"},
         "fedavg_ft": {"personal"},
         "fedbabu": {"sharing", "scope", "modifiers", "personal"},
@@ -424,13 +426,15 @@ def test_needs_are_those_of_all_parts() -> None:
 @pytest.mark.parametrize("name", PAPERS)
 def test_every_recipe_takes_the_common_settings_by_the_same_names(name: str) -> None:
     cohort = {} if name == "centralised" else {"cohort": 3}
+    own: dict[str, Any] = {"momentum": 0.7, "nesterov": True} if name != "fedlalr" else {}
     recipe = PAPERS[name](
-        **cohort, steps=4, batch=5, lr=0.6, momentum=0.7, nesterov=True, weight_decay=0.8, clip=0.9,
+        **cohort, **own, steps=4, batch=5, lr=0.6, weight_decay=0.8, clip=0.9,
         schedule=Cosine(), drop_last=True, keep_state=False,
     )  # fmt: skip
     assert recipe.work == Steps(steps=4)
     assert recipe.batch == 5
-    assert recipe.optimiser == LocalSgd(lr=0.6, momentum=0.7, nesterov=True, weight_decay=0.8, clip=0.9)
+    kind = LocalSgd if own else LocalAMSGrad
+    assert recipe.optimiser == kind(lr=0.6, weight_decay=0.8, clip=0.9, **own)
     assert recipe.schedule == Cosine()
     assert recipe.drop_last
     assert recipe.participation.size == (1 if name == "centralised" else 3)
@@ -454,6 +458,12 @@ def test_a_common_setting_of_the_wrong_kind_is_refused(setting: dict[str, Any]) 
 def test_epochs_and_steps_are_refused_together() -> None:
     with pytest.raises(UserError, match="epochs=2 and steps=3"):
         fedavg(epochs=2, steps=3)
+
+
+def test_what_adapts_its_rates_by_shared_moments_has_no_others() -> None:
+    for setting in ({"momentum": 0.9}, {"optimiser": "adam"}, {"keep_state": True}):
+        with pytest.raises(UserError, match=f"fedlalr: {next(iter(setting))}"):
+            PAPERS["fedlalr"](**setting)
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])

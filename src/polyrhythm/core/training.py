@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import final
 
+from torch import Tensor
+
 from polyrhythm.base.frozen import new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Assignment, Report, State
 from polyrhythm.base.streams import stream, torch_seed
@@ -111,13 +113,20 @@ class Training:
             optimiser=recipe.optimiser,
             push=push,
             start=start.weights,
-            moments=carry(self.state.optimiser, self.engine.weights, recipe.optimiser),
+            moments=self._moments(),
             seed=seed,
             gradient_squares="gradient_square" in needs,
             squared_losses="squared_loss" in needs,
             terms=[m for m in recipe.corrections if m.layers is not None],
             watch=None if stop is None else stop.layer,
         )
+
+    def _moments(self) -> dict[str, Tensor | int]:
+        """The state that the local optimiser begins with: its own, or what the server has sent of it."""
+        moments = carry(self.state.optimiser, self.engine.weights, self.recipe.optimiser)
+        for key, correction in self.recipe.of(Correction):
+            moments |= {name: value.clone() for name, value in correction.moments(self._brief(key)).items()}
+        return moments
 
     def _push(self) -> Push | None:
         """The affine corrections as one."""
@@ -167,6 +176,7 @@ class Training:
             pull=pull,
             rate=rates[0] if rates else 0.0,
             idle=idle,
+            moments=rule.moments,
         )
         buffers = self.engine.buffers()
         parts, extras = {}, {}

@@ -8,7 +8,7 @@ The order inside a step is gradient, clip, corrections, weight decay, momentum, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, final
 
@@ -55,6 +55,10 @@ class Correction(Mechanism):
     def push(self, setup: Setup, state: State, brief: State) -> Push | None:
         """The affine part, fixed for a visit; None where there is none."""
         return None
+
+    def moments(self, brief: State) -> Mapping[str, Tensor]:
+        """What the local optimiser begins a visit with in place of its own state, by name."""
+        return {}
 
     def term(self, view: BatchView) -> Tensor | None:
         """A scalar added to the mean loss of one batch; None where there is none."""

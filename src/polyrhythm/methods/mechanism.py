@@ -97,6 +97,7 @@ class Outcome:
         update: w_K - w0, [P].
         sent: the update as the server will have it, [P]: the same one unless it travels compressed.
         packed, steps, travel, pull, rate, idle: as in `Report`.
+        moments: the state of the local optimiser after its last step, by name; not to be changed.
     """
 
     version: int
@@ -109,6 +110,7 @@ class Outcome:
     rate: float
     idle: Spans = ()
     packed: int | None = None
+    moments: Mapping[str, Tensor | int] = field(default_factory=dict)
 
 
 @final

@@ -19,6 +19,7 @@ from polyrhythm.methods.personal.scope import Everything
 from polyrhythm.methods.release.base import OverSelect
 from polyrhythm.methods.release.robust import ClipUpdates, Middle
 from polyrhythm.methods.server_step import ServerStep, Sgd
+from polyrhythm.methods.shared_moments import SharedMoments
 from polyrhythm.methods.weighing import Equal, PerStep
 from polyrhythm.methods.work.base import OfWork, WorkModifier
 from polyrhythm.methods.work.budgets import EPSILON
@@ -65,6 +66,33 @@ def _travel_is_exact(recipe: Answers) -> None:
             expected="less than 1",
             why=f"every step would undo all of the way so far, and {needing[0]} divides by that way",
             fix="lower lr, or the strength of prox, of dynamic_regularisation or of weight decay",
+        )
+
+
+def _moments_can_be_shared(recipe: Answers) -> None:
+    sharing = next((part.label() for part in recipe.corrections if isinstance(part, SharedMoments)), "")
+    optimiser = recipe.optimiser
+    if sharing and not optimiser.shareable:
+        raise UserError(
+            f"{sharing} with {optimiser.label()}",
+            expected="local_amsgrad as the local optimiser",
+            why="its moments are what clients share, and another optimiser has others, or none",
+            fix="pipe local_amsgrad(lr=0.01) onto the recipe as well, or leave shared_moments out",
+        )
+    if sharing and recipe.scope != Everything():
+        scope = recipe.scope.label()
+        raise UserError(
+            f"{sharing} with {scope}",
+            expected="one of the two",
+            why="moments are means over clients of every parameter, and those of what is personal are a client's own",
+            fix=f"leave {sharing} out, or {scope}",
+        )
+    if sharing and optimiser.keep_state:
+        raise UserError(
+            f"{sharing} with moments kept over visits (keep_state=true)",
+            expected="keep_state=false",
+            why="every visit begins with the server's moments, so those kept would be thrown away",
+            fix="set keep_state=false",
         )
 
 
@@ -313,6 +341,7 @@ RULES: Rules = (
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.
 OF_THE_WHOLE: Rules = (
+    _moments_can_be_shared,
     _places_are_filled_for_a_buffer,
     _cohorts_are_chosen_whole,
     _rounds_are_over_selected,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
@@ -33,6 +33,9 @@ class LocalOptimiser(Settings):
     weight_decay: NonNegative = 0.0
     clip: Positive | None = None
     keep_state: bool = False
+
+    shareable: ClassVar[bool] = False
+    """Whether clients may share its moments, so that each begins with their mean."""
 
     @property
     def linear(self) -> bool:
@@ -171,6 +174,59 @@ class LocalAdam(LocalOptimiser):
             weights.addcdiv_(first, denominator.mul_(1 - self.beta1**steps), value=-rate)
         else:
             weights.addcdiv_(first, denominator, value=-rate / (1 - self.beta1**steps))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class LocalAMSGrad(LocalOptimiser):
+    """AMSGrad without bias correction: the second moment that divides never falls.
+
+        m <- beta1 * m + (1 - beta1) * g;  v <- beta2 * v + (1 - beta2) * g^2;  h <- max(h, v);  w - rate * m / sqrt(h)
+
+    h and v begin at epsilon^2, so nothing is added to the root. Element by element, without a count of steps.
+
+    Args:
+        beta1: decay of the first moment.
+        beta2: decay of the second moment.
+        epsilon: root of the least that divides.
+
+    Raises:
+        UserError: when a visit starts, if epsilon^2 is zero in the model's precision.
+
+    Reference: Reddi, Kale, Kumar, "On the Convergence of Adam and Beyond", ICLR 2018, Algorithm 2; epsilon as in
+    FedLALR, see `shared_moments`.
+    """
+
+    lr: Positive = 0.01
+    beta1: Decay = 0.9
+    beta2: Decay = 0.99
+    epsilon: Positive = 1e-8
+
+    shareable = True
+
+    def start(self, like: Tensor) -> dict[str, Tensor | int]:
+        least = torch.full_like(like, self.epsilon**2)
+        if like.numel() and not least.view(-1)[0]:
+            raise UserError(
+                f"local_amsgrad: epsilon = {self.epsilon:g} with {like.dtype} weights",
+                expected="an epsilon whose square is not zero in the model's precision",
+                why="it would divide zero by zero wherever a gradient is zero",
+                fix="set epsilon=1e-3, or train in bfloat16 or float32",
+            )
+        return {"first": torch.zeros_like(like), "second": least, "largest": least.clone()}
+
+    def step_(self, weights: Tensor, gradient: Tensor, rate: float | Tensor, state: dict[str, Tensor | int]) -> None:
+        first, second, largest = state["first"], state["second"], state["largest"]
+        assert isinstance(first, Tensor)
+        assert isinstance(second, Tensor)
+        assert isinstance(largest, Tensor)
+        assert not isinstance(rate, Tensor)
+        if self.weight_decay:
+            gradient.add_(weights, alpha=self.weight_decay)
+        first.lerp_(gradient, 1 - self.beta1)
+        second.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
+        torch.maximum(largest, second, out=largest)
+        weights.addcdiv_(first, largest.sqrt(), value=-rate)
 
 
 def clip_(gradient: Tensor, largest: float) -> None:

@@ -27,6 +27,7 @@ from polyrhythm.methods.papers.fedcl import fedcl
 from polyrhythm.methods.papers.fedcm import fedcm
 from polyrhythm.methods.papers.feddyn import feddyn
 from polyrhythm.methods.papers.fedexp import fedexp
+from polyrhythm.methods.papers.fedlalr import fedlalr
 from polyrhythm.methods.papers.fednova import fednova
 from polyrhythm.methods.papers.fedopt import fedadagrad, fedadam, fedams, fedavgm, fedyogi
 from polyrhythm.methods.papers.fedprox import fedprox
@@ -36,6 +37,7 @@ from polyrhythm.methods.papers.oort import oort
 from polyrhythm.methods.papers.optimal_sampling import optimal_sampling
 from polyrhythm.methods.papers.personal import ditto, fedavg_ft, fedbabu, fedbn, fedper, fedrep, lg_fedavg
 from polyrhythm.methods.papers.power_of_choice import power_of_choice
+from polyrhythm.methods.papers.refl import refl
 from polyrhythm.methods.papers.scaffold import scaffold
 from polyrhythm.methods.papers.stale import ace, aced, area, ca2fl, fedstale, fedvarp
 from polyrhythm.methods.papers.tifl import tifl
@@ -79,6 +81,7 @@ __all__ = [
     "fedcm",
     "feddyn",
     "fedexp",
+    "fedlalr",
     "fednova",
     "fedper",
     "fedprox",
@@ -93,6 +96,7 @@ __all__ = [
     "oort",
     "optimal_sampling",
     "power_of_choice",
+    "refl",
     "scaffold",
     "tifl",
     "vrl_sgd",
