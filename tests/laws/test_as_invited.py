@@ -86,9 +86,9 @@ def test_a_client_is_drawn_as_often_as_its_samples_allow(
         for client, samples in there.items():
             wanted = draws * samples / sum(there.values())
             assert abs(drawn.get(client, 0) - wanted) < 2
-    alike = Present([3, 3])
-    one = [who(replace(policy, cohort=1).invite(fixed, state, call(alike, version + v))[1])[0] for v in range(40)]
-    assert set(one) == {0, 1}  # another version draws anew
+    one, alike, first = replace(policy, cohort=1), Present([3, 3]), policy.server_start(fixed)
+    drawn_in = {who(one.invite(fixed, first, call(alike, version + v))[1])[0] for v in range(40)}
+    assert drawn_in == {0, 1}  # another version draws anew
 
 
 @law(
