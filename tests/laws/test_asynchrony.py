@@ -180,8 +180,8 @@ def test_so_many_are_at_work_and_so_many_make_a_version(
     assert times == sorted(times)
 
 
-def _another_staleness(version: int, report: Any) -> Any:
-    return replace(_FACTS(version + 1, report))
+def _another_staleness(version: int, *rest: Any) -> Any:
+    return replace(_FACTS(version + 1, *rest))
 
 
 @law(
@@ -191,7 +191,7 @@ def _another_staleness(version: int, report: Any) -> Any:
     broken_by={
         "one version more": swap(versions, "facts_of", _another_staleness),
         "of the version that is made": swap(
-            versions, "facts_of", lambda version, report: replace(_FACTS(version, report), staleness=version)
+            versions, "facts_of", lambda version, *rest: replace(_FACTS(version, *rest), staleness=version)
         ),
     },
 )
@@ -388,7 +388,7 @@ def test_a_client_a_thousand_times_faster_comes_often_and_never_twice_at_once(co
     cohort=st.integers(1, 5),
     fleet=fleets(),
     broken_by={
-        "as if of one step": swap(versions, "facts_of", lambda v, r: replace(_FACTS(v, r), steps=1)),
+        "as if of one step": swap(versions, "facts_of", lambda *given: replace(_FACTS(*given), steps=1)),
     },
 )
 def test_the_client_centric_recipes_have_an_event_clock(cohort: int, fleet: Fleet) -> None:
