@@ -32,6 +32,7 @@ from polyrhythm.config import expressions, names
 from polyrhythm.config.keys import KEYS, Key
 from polyrhythm.data.partitions import Partition
 from polyrhythm.methods import papers
+from polyrhythm.methods.capacity.base import Capacity
 from polyrhythm.methods.compression import Compression
 from polyrhythm.methods.correction import Correction
 from polyrhythm.methods.local.optimisers import LocalOptimiser
@@ -86,11 +87,12 @@ SLOTS: Sequence[tuple[str, str, tuple[type[Settings], ...]]] = (
     ("Weighing", "How much does an update count? One part gives the shares, scales multiply.", (Sharing, Scaling)),
     ("Release", "When does the server step, and on what?", (ReleasePolicy, ReleaseModifier)),
     ("Server step", "How does the server step on the mean update D?", (ServerStep,)),
-    ("Compression", "Beside the seven slots: how an update travels to the server.", (Compression,)),
-    ("Scope", "Beside the seven slots: what of the model is shared, and what stays at each client.", (Scope,)),
-    ("Personal model", "Beside the seven slots: which model a client uses in the end.", (PersonalModel,)),
-    ("Local optimiser", "Beside the seven slots: how a client steps along its gradients.", (LocalOptimiser,)),
-    ("Schedule", "Beside the seven slots: a factor on the local learning rate.", (Schedule,)),
+    ("Capacity", "Which coordinates does a client train and send?", (Capacity,)),
+    ("Compression", "Beside the eight slots: how an update travels to the server.", (Compression,)),
+    ("Scope", "Beside the eight slots: what of the model is shared, and what stays at each client.", (Scope,)),
+    ("Personal model", "Beside the eight slots: which model a client uses in the end.", (PersonalModel,)),
+    ("Local optimiser", "Beside the eight slots: how a client steps along its gradients.", (LocalOptimiser,)),
+    ("Schedule", "Beside the eight slots: a factor on the local learning rate.", (Schedule,)),
 )
 
 SUMMARY_FIELDS = {
@@ -457,7 +459,7 @@ def _options(callback: Callable[..., Any]) -> Iterator[tuple[str, str]]:
 def _recipes() -> Iterator[str]:
     yield "## Recipes"
     yield (
-        "A recipe answers all seven questions. Every recipe takes the common settings, with the same defaults, and any "
+        "A recipe answers all eight questions. Every recipe takes the common settings, with the same defaults, and any "
         'part below can be piped onto it. `preset="paper"` puts the paper\'s own settings under those you give.'
     )
     yield "### Common settings"

@@ -267,6 +267,9 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "fedvarp": {"recipe": pr.fedvarp(**SMALL)},
     "fedyogi": {"recipe": pr.fedyogi(**SMALL)},
     "lg_fedavg": {"recipe": pr.lg_fedavg(**SMALL), "federation": held_out, "model": layers},
+    "federated_dropout": {"recipe": pr.federated_dropout(**SMALL, ratio=0.5), "model": layers},
+    "fedrolex": {"recipe": pr.fedrolex(**SMALL, ratio=(1.0, 0.5)), "model": layers},
+    "heterofl": {"recipe": pr.heterofl(**SMALL, ratio=(1.0, 0.5, 0.25)), "model": layers},
     "local_only": {"recipe": pr.local_only(cohort=6, epochs=1, batch=5), "federation": held_out},
     "mifa": {"recipe": pr.mifa(**SMALL)},
     "moon": {"recipe": pr.moon(**SMALL, layer="logits"), "model": layers},
@@ -375,6 +378,15 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "random_epochs": {"recipe": BASE | pr.parts.random_epochs(epochs=2, spread=1)},
     "random_resize": {"recipe": BASE | pr.parts.random_resize(up=0.5, down=0.5)},
     "rate_sampling": {"recipe": BASE | pr.parts.rate_sampling(beta=0.5), "rounds": 6},
+    "random_width": {
+        "recipe": BASE | pr.parts.random_width(ratio=(1.0, 0.5), shared=True) | pr.parts.server_adam(),
+        "model": layers,
+    },
+    "rolling_window": {
+        "recipe": BUFFERED | pr.parts.rolling_window(ratio=0.5) | pr.parts.compress_top_k(share=0.3),
+        "model": layers,
+        "fleet": TIERS,
+    },
     "rolling": {
         "recipe": BASE | pr.parts.rolling(concurrency=3, once_per_buffer=True) | pr.parts.buffer(size=3),
         "fleet": TIERS,
@@ -420,6 +432,12 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "uniform": {"recipe": BASE | pr.parts.uniform(cohort=5)},
     "variance_reduction": {"recipe": BASE | pr.parts.variance_reduction()},
     "when_all": {"recipe": BASE | pr.parts.buffer(size=2) | pr.parts.when_all(), "fleet": TIERS},
+    "whole": {"recipe": BASE | pr.parts.width_prefix() | pr.parts.whole(), "model": layers},
+    "width_prefix": {
+        "recipe": BASE | pr.parts.width_prefix(ratio=(1.0, 0.4), by="speed") | pr.parts.compress_int8(),
+        "model": layers,
+        "fleet": TIERS,
+    },
 }
 """By the name of the part, which is in the recipe."""
 
@@ -533,6 +551,17 @@ OTHERS: Mapping[str, dict[str, Any]] = {
         ),
     },
     "native engine": {"federation": digits, "model": layers, "engine": "native", "recipe": pr.scaffold(cohort=5)},
+    "widths in the native engine": {
+        "federation": digits,
+        "model": layers,
+        "engine": "native",
+        "recipe": pr.fedavg(cohort=5) | pr.parts.random_width(ratio=(1.0, 0.5)),
+    },
+    "widths, batch normalisation": {
+        "model": Normalised,
+        "recipe": BUFFERED | pr.parts.width_prefix(ratio=(1.0, 0.5)),
+        "fleet": TIERS,
+    },
     "native engine, rolling": {
         "model": layers,
         "engine": "native",
@@ -635,14 +664,20 @@ def runs() -> Mapping[str, Golden]:
     return {name: replace(run, follows=name in FOLLOWS) for name, run in made.items()}
 
 
+NODES = (
+    *("recipe fedavg", "recipe optimal_sampling", "recipe scaffold", "part compress_int8"),
+    *("recipe fedrolex", "part width_prefix", "recipe fedrep"),
+)
 WAYS: Mapping[str, tuple[str, ...]] = {
     "in processes": (
+        *("recipe fedrolex", "part random_width", "widths in the native engine"),
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe moon", "recipe alt", "part curriculum"),
         *("part compress_top_k", "part partial_work", "all kinds of faults", "native engine"),
         *("recipe optimal_sampling", "recipe fedlalr", "recipe fedrep", "part personal_copy", "part personal_layers"),
     ),
-    "in threads": ("native engine", "native engine, rolling", "model lenet5"),
+    "in threads": ("widths in the native engine", "native engine", "native engine, rolling", "model lenet5"),
     "on Ray": (
+        "recipe fedrolex",
         "recipe scaffold",
         "recipe fedbuff",
         "recipe alt",
@@ -652,6 +687,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     ),
     "killed and resumed": (
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe mifa", "recipe oort", "recipe alt"),
+        "widths, batch normalisation",
         *("rolling, coming and going", "all kinds of faults", "memories in files", "optimisers that are kept"),
         *("part compress_int8", "part client_curriculum", "batch normalisation", "recipe f3ast", "recipe divfl"),
         *("recipe fedawe", "recipe optimal_sampling", "recipe refl"),
@@ -663,15 +699,13 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     ),
     "finished and extended": ("recipe fedavg", "recipe feddyn", "recipe fedbuff", "part server_adam"),
     "replayed": (
+        *("recipe heterofl", "part rolling_window"),
         *("recipe fedavg", "recipe scaffold", "recipe fedbuff", "recipe afl", "recipe mifa", "all kinds of faults"),
         *("recipe f3ast", "recipe divfl", "recipe fedawe", "recipe optimal_sampling"),
         *("rolling, coming and going", "a deadline, faults and over-selection", "part compress_top_k"),
     ),
     "verified": ("recipe ccfl", "recipe cc_fedadam", "part on_arrival", "recipe local_only", "stacked engine"),
-    "on nodes": (
-        *("recipe fedavg", "recipe optimal_sampling", "recipe scaffold", "part compress_int8"),
-        *("recipe fedbn", "recipe fedrep", "recipe ditto", "recipe fedlalr"),
-    ),
-    "on Flower": ("recipe fedavg", "recipe optimal_sampling", "recipe scaffold", "part compress_int8", "recipe fedrep"),
+    "on nodes": (*NODES, "recipe fedbn", "recipe ditto", "recipe fedlalr"),
+    "on Flower": NODES,
 }
 """Which runs are also carried out in other ways, to the same numbers."""

@@ -1,5 +1,9 @@
 """Every part that can be piped onto a recipe, under the name it has in TOML and on the command line."""
 
+from polyrhythm.methods.capacity.base import Whole as whole
+from polyrhythm.methods.capacity.random_width import RandomWidth as random_width
+from polyrhythm.methods.capacity.rolling_window import RollingWindow as rolling_window
+from polyrhythm.methods.capacity.width_prefix import WidthPrefix as width_prefix
 from polyrhythm.methods.client_momentum import ClientMomentum as client_momentum
 from polyrhythm.methods.compression import Int8 as compress_int8
 from polyrhythm.methods.compression import Lossless as lossless
@@ -138,8 +142,10 @@ __all__ = [
     "prox",
     "random_epochs",
     "random_resize",
+    "random_width",
     "rate_sampling",
     "rolling",
+    "rolling_window",
     "sampled_staleness",
     "server_adagrad",
     "server_adam",
@@ -168,4 +174,6 @@ __all__ = [
     "variance_reduction",
     "warm_up",
     "when_all",
+    "whole",
+    "width_prefix",
 ]

@@ -18,10 +18,10 @@ from torch.nn.utils import parametrizations
 
 from polyrhythm.base import sums as module
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.flat_model import ALIGNMENT, FlatModel
+from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.sums import combine_buffers, difference
 from polyrhythm.base.sums import weighted_sum as sum_over_tree
-from polyrhythm.base.vectors import Layout, Slot, bytes_of, first_non_finite
+from polyrhythm.base.vectors import ALIGNMENT, Layout, Slot, bytes_of, first_non_finite
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 SHAPES = [(), (0,), (1,), (3, 0, 2), (3,), (2, 5), (17,), (2, 3, 3, 2)]

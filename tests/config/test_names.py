@@ -70,6 +70,9 @@ from polyrhythm.models.tasks import Classification
         ("fedavg | compress_int8 | lossless", pr.fedavg()),
         ("fedavg | partial_work(seconds=30)", pr.fedavg() | pr.parts.partial_work(seconds=30)),
         ("fedprox(mu=0.1, partial=30)", pr.fedprox(mu=0.1, partial=30)),
+        ("heterofl(ratio=[1, 0.25], scaler=false)", pr.heterofl(ratio=(1.0, 0.25), scaler=False)),
+        ("fedavg | width_prefix(by=memory)", pr.fedavg() | pr.parts.width_prefix(by="memory")),
+        ("fedavg | rolling_window | whole", pr.fedavg()),
     ],
 )
 def test_text_and_python_give_the_same_recipe(text: str, recipe: Recipe) -> None:
@@ -104,6 +107,17 @@ def test_every_recipe_and_part_can_be_named() -> None:
         ("fedavg | serveradam", "unknown part 'serveradam'", "'server_adam'"),
         ("fedavg | compress(share=0.1)", "unknown part 'compress'", "'compress_top_k'"),
         ("fedavg | compress_top_k(share=2)", "share = 2", "0.01"),
+        ("fedavg | width_prefix(ratio=0)", "ratio = 0", "give ratio another value"),
+        ("fedavg | rolling_window(redrawn=true, by=speed)", "redrawn=true with by='speed'", "leave one"),
+        ("fedavg | width_prefix(ratio=[1, 0.5], shares=[1])", "1 shares for 2 ratios", "leave shares out"),
+        ("scaffold | width_prefix", "width_prefix with control_variates", "leave width_prefix out"),
+        ("moon | width_prefix", "width_prefix with model_contrast", "leave width_prefix out"),
+        ("ccfl | rolling_window", "rolling_window with skip_and_estimate", "use width_prefix"),
+        ("fedavg(keep_state=true) | random_width", "random_width with local_sgd(keep_state=true)", "use width_prefix"),
+        ("local_only | width_prefix", "nothing is exchanged", "leave width_prefix out"),
+        ("centralised | width_prefix", "a recipe that is centralised", "start from fedavg"),
+        ("fedavg | width_prefix | median", "width_prefix with median", "leave width_prefix out"),
+        ("fedexp | width_prefix", "width_prefix with server_extrapolation", "leave width_prefix out"),
         (
             "fedavg | compress_int8 | skip_and_resend_model",
             "compress_int8 with skip_and_resend_model",

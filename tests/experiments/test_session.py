@@ -24,7 +24,7 @@ from polyrhythm.base.faults import IGNORED
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.federation import Shares
 from polyrhythm.data.holding import Holding
-from polyrhythm.experiments import session
+from polyrhythm.experiments import parts_of_model
 from polyrhythm.experiments.evaluation import Evaluator
 from polyrhythm.experiments.experiment import Evaluation, Until
 from polyrhythm.experiments.session import carry_out
@@ -231,7 +231,7 @@ def test_what_is_no_version_leaves_no_record_of_one() -> None:
 
 def test_operations_are_counted_once_for_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = []
-    monkeypatch.setattr(session, "count", lambda *given: counted.append(1) or count(*given))
+    monkeypatch.setattr(parts_of_model, "count", lambda *given: counted.append(1) or count(*given))
     logged(rounds=6)
     assert counted == [1]
 

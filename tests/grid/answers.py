@@ -1,4 +1,4 @@
-"""All answers to the seven questions that the grid combines: each mechanism once, and some wrapped in others."""
+"""All answers to the eight questions that the grid combines: each mechanism once, and some wrapped in others."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ import numpy as np
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Settings
+from polyrhythm.methods.capacity.base import Whole
+from polyrhythm.methods.capacity.random_width import RandomWidth
+from polyrhythm.methods.capacity.rolling_window import RollingWindow
+from polyrhythm.methods.capacity.width_prefix import WidthPrefix
 from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.compression import Int8, Lossless, TopK
 from polyrhythm.methods.correction import (
@@ -166,6 +170,12 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (PersonalLayers(layers=("*weight",)), PersonalFirst(epochs=1)),
         (PersonalLayers(layers=("*bias",)), PersonalCopy(epochs=1)),
     ),
+    "capacity": (
+        (Whole(),),
+        (WidthPrefix(ratio=(1.0, 0.5)),),
+        (RollingWindow(ratio=0.4),),
+        (RandomWidth(ratio=(0.8, 0.4)),),
+    ),
 }
 ANSWERS = tuple(QUESTIONS.values())
 SIZE = math.prod(map(len, ANSWERS))
@@ -204,7 +214,7 @@ def sample(size: int, seed: int = 0) -> tuple[Choice, ...]:
     """Distinct combinations at random, in which any two answers that can stand together do.
 
     The first ones are made for that: each begins with a pair that has not been seen. What is refused is in the sample
-    too, where a pair met nothing else in sixty draws.
+    too, where a pair met nothing else in so many draws.
     """
     random = np.random.default_rng(seed)
     chosen: dict[Choice, None] = {}
@@ -222,9 +232,12 @@ def sample(size: int, seed: int = 0) -> tuple[Choice, ...]:
     return tuple(chosen)
 
 
-def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 60) -> Choice:
-    for _ in range(tries):
-        choice = tuple(fixed.get(slot, int(random.integers(len(a)))) for slot, a in enumerate(ANSWERS))
+def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 120) -> Choice:
+    for number in range(tries):
+        # In the second half of the draws every second answer is the first one, which goes with most others.
+        plain = random.integers(2, size=len(ANSWERS)) * (2 * number >= tries > 2)
+        drawn = [0 if first else int(random.integers(len(a))) for first, a in zip(plain, ANSWERS, strict=True)]
+        choice = tuple(fixed.get(slot, place) for slot, place in enumerate(drawn))
         if isinstance(recipe(choice), Recipe):
             break
     return choice

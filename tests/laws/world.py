@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Assignment, Event, Report
+from polyrhythm.base.portions import Axes, Portion
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState, Memory
@@ -27,6 +29,7 @@ from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import Invitation, Invitations
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.tasks import task
+from polyrhythm.models.widths import axes_of
 from polyrhythm.simulation.roster import OpenRoster
 from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
 
@@ -119,9 +122,13 @@ class Spy:
         self._given: list[tuple[Shard, list[list[int]]]] = []
 
     def engine(self) -> TorchEngine:
-        engine = self.federation.engine()
-        begin, step = engine.open, engine.step
+        return self._noting(self.federation.engine())
+
+    def _noting(self, engine: TorchEngine) -> TorchEngine:
+        """An engine, and those of parts of its model, that note their batches."""
+        begin, step, narrow = engine.open, engine.step, engine.narrowed
         current: list[list[int]] = []
+        parts = dict[int, TorchEngine]()
 
         def opened(visit: Opening) -> None:
             nonlocal current
@@ -132,7 +139,13 @@ class Spy:
             current.append(positions.tolist())
             return step(inputs, targets, positions, *rest)
 
-        vars(engine).update(open=opened, step=noted)
+        def narrowed(portion: Portion, scale: float = 1.0) -> TorchEngine:
+            part = narrow(portion, scale)
+            if id(part) not in parts:
+                parts[id(part)] = self._noting(part)
+            return parts[id(part)]
+
+        vars(engine).update(open=opened, step=noted, narrowed=narrowed)
         return engine
 
     def data(self, client: int) -> Shard:
@@ -147,6 +160,15 @@ class Spy:
 def _net(name: str, dtype: torch.dtype) -> nn.Module:
     with seeded_torch(0, "init", name):
         return ({"odd": Odd, "hazy": Hazy} | NETS)[name]().to(dtype)
+
+
+@functools.cache
+def _axes(name: str, dtype: torch.dtype) -> Axes | None:
+    """Along what a net is cut; None of one that cannot be."""
+    try:
+        return axes_of(_net(name, dtype), torch.linspace(-1, 1, 2 * FEATURES, dtype=dtype).view(2, FEATURES))
+    except UserError:
+        return None
 
 
 @functools.cache
@@ -210,6 +232,7 @@ class Federation:
             total_rounds=versions,
             seed=self.seed,
             eligible=None if self.eligible is None else len(self.eligible),
+            axes=_axes(self.net, self.dtype),
         )
 
 

@@ -15,11 +15,17 @@ from laws.selecting import report as told
 from laws.test_asynchrony import SIZES
 from laws.world import Federation, Shard, run
 from polyrhythm.base.messages import Report
+from polyrhythm.base.portions import Along, Axes, Axis
+from polyrhythm.base.vectors import laid_out
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.personal import used
+from polyrhythm.core.portions import over_holders
 from polyrhythm.core.versions import facts_of
 from polyrhythm.core.visit_plan import visit_of
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.methods.capacity.base import Widths
+from polyrhythm.methods.capacity.rolling_window import RollingWindow
+from polyrhythm.methods.capacity.width_prefix import WidthPrefix
 from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.local.optimisers import LocalAMSGrad
 from polyrhythm.methods.mechanism import Model, Release, Setup
@@ -393,3 +399,76 @@ def test_who_leaves_comes_first_by_hand() -> None:
         state, asked = policy.invite(fixed, state, call(Present([1, 1, 1], away), version))
     assert dict(state["stays"]) == {0: (2, 2), 1: (0, 1), 2: (2, 2)}
     assert who(asked) == [1]
+
+
+AXES = Axes(
+    axes=(Axis("weight", 2),),
+    layout=laid_out([("weight", (2,), torch.float64)], [], torch.float64),
+    parameters=(((Along(0),),),),
+    buffers=(),
+)
+
+
+@pytest.mark.parametrize(("shares", "expected"), [((0.5, 0.5), [4.0, 4.0]), ((0.75, 0.25), [3.0, 4.0])])
+def test_a_mean_over_holders_by_hand(shares: tuple[float, float], expected: list[float]) -> None:
+    """A holds both coordinates and says (2, 4), B holds the first and says 6."""
+    given: dict[str, Any] = {"visit": 0, "version": 0, "kind": "train", "recipe": "", "num_samples": 1}
+    updates = [torch.zeros(AXES.layout.size, dtype=torch.float64) for _ in range(2)]
+    updates[0][:2], updates[1][0] = torch.tensor([2.0, 4.0], dtype=torch.float64), 6.0
+    reports = tuple(Report(dispatch=c, client=c, update=u, **given) for c, u in enumerate(updates))
+    release = Release(
+        version=0,
+        reports=reports,
+        shares=shares,
+        scales=(1.0, 1.0),
+        weights=torch.zeros(AXES.layout.size),
+        portions=(None, AXES.portion([[0]])),
+    )
+    mean, nobody = over_holders(shares[0] * updates[0] + shares[1] * updates[1], release)
+    assert mean[:2].tolist() == pytest.approx(expected)
+    assert nobody is not None
+    assert not nobody.any()  # A holds all, padding too
+
+
+@pytest.mark.parametrize(
+    ("part", "version", "kept"),
+    [
+        (WidthPrefix(ratio=0.5), 3, [0, 1]),
+        (RollingWindow(ratio=0.5), 0, [0, 1]),
+        (RollingWindow(ratio=0.5), 1, [1, 2]),
+        (RollingWindow(ratio=0.5), 3, [0, 3]),
+        (WidthPrefix(ratio=0.3), 0, [0, 1]),  # k = ⌈1.2⌉
+        (WidthPrefix(ratio=0.01), 0, [0]),
+    ],
+)
+def test_units_of_a_width_of_four_by_hand(part: Widths, version: int, kept: list[int]) -> None:
+    axes = replace(
+        AXES, axes=(Axis("weight", 4),), layout=laid_out([("weight", (4,), torch.float64)], [], torch.float64)
+    )
+    portion = part.portion(replace(SETUP, axes=axes), 0, 0, version)
+    assert portion is not None
+    assert portion.kept[0].tolist() == kept
+    assert portion.mask[:4].nonzero()[:, 0].tolist() == kept
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        (WidthPrefix(ratio=(1.0, 0.5), dealt="in_order"), [1.0, 1.0, 0.5, 0.5]),
+        (WidthPrefix(ratio=(1.0, 0.5), shares=(1.0, 3.0), dealt="in_order"), [1.0, 0.5, 0.5, 0.5]),
+        (WidthPrefix(ratio=0.25), [0.25] * 4),
+        (WidthPrefix(ratio=(1.0, 0.5, 0.25), by="memory"), [0.25, 1.0, 0.5, 0.5]),
+    ],
+)
+def test_ratios_are_dealt_by_hand(part: Widths, expected: list[float]) -> None:
+    setup = replace(SETUP, population=4, ratios=(0.25, 1.0, 0.5, 0.5))
+    assert [part.ratio_of(setup, client, 0) for client in range(4)] == expected
+
+
+def test_ratios_that_are_dealt_at_random_are_as_many_of_each() -> None:
+    setup = replace(SETUP, population=10)
+    fixed, redrawn = (WidthPrefix(ratio=(1.0, 0.5), redrawn=again) for again in (False, True))
+    dealt = [[part.ratio_of(setup, c, v) for c in range(10)] for part in (fixed, redrawn) for v in range(3)]
+    assert all(sorted(ratios) == [0.5] * 5 + [1.0] * 5 for ratios in dealt)
+    assert dealt[0] == dealt[1] == dealt[2]
+    assert dealt[3] != dealt[4]

@@ -22,7 +22,6 @@ from polyrhythm.config import names
 from polyrhythm.config.overrides import put_inside
 from polyrhythm.experiments.dry_run import dry_run
 from polyrhythm.experiments.prepared import prepare
-from polyrhythm.models.flops import Cost
 from polyrhythm.simulation.workers import choosing
 from small import experiment
 from terminal import Command
@@ -132,10 +131,9 @@ def test_a_visit_that_may_stop_is_not_foreseen_where_places_are_filled(monkeypat
 
 
 def test_a_dry_run_asks_what_guesses() -> None:
-    cost = Cost(forward=1, training=3)
-    assert dry_run(prepare(with_parts(*PARTS[1:])), cost).guessed == ()
-    assert dry_run(prepare(with_parts(*PARTS)), cost).guessed == ("stop_apart",)
-    assert dry_run(prepare(with_parts(pr.parts.stop_on_drift(b=0))), cost).guessed == ("stop_on_drift",)
+    assert dry_run(prepare(with_parts(*PARTS[1:]))).guessed == ()
+    assert dry_run(prepare(with_parts(*PARTS))).guessed == ("stop_apart",)
+    assert dry_run(prepare(with_parts(pr.parts.stop_on_drift(b=0)))).guessed == ("stop_on_drift",)
 
 
 TEXT = "own_parts:InTurn(cohort=2) | own_parts:Lean(strength=0.25) | own_parts:StopApart(watch=features) | prox(mu=0.1)"

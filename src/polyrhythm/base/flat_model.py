@@ -14,6 +14,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,9 +28,8 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.module_copies import copy_of, refuse_lazy
 from polyrhythm.base.structure import Structure
 from polyrhythm.base.tensor_names import joined, named_parts, state_of
-from polyrhythm.base.vectors import CPU, Buffers, Layout, Segment, Slot
+from polyrhythm.base.vectors import CPU, Buffers, Layout, Segment, Slot, laid_out
 
-ALIGNMENT = 64  # bytes
 _NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
@@ -268,28 +268,19 @@ def _layout(module: nn.Module, named: Sequence[tuple[str, nn.Parameter]]) -> Lay
     dtype = dtypes[0]
     for other in dtypes[1:]:
         dtype = torch.promote_types(dtype, other)  # float16 with bfloat16 gives float32: both fit exactly
-    step = ALIGNMENT // dtype.itemsize
-    offset, segments = 0, []
-    for name, parameter in named:
-        segments.append(Segment(name, tuple(parameter.shape), offset, parameter.numel(), parameter.dtype))
-        offset += -(-parameter.numel() // step) * step
     travelling = [place for place in _buffers(module) if place.travels]
-    slots = tuple(Slot(p.path, tuple(p.tensor.shape), p.tensor.dtype) for p in travelling)
+    slots = [Slot(p.path, tuple(p.tensor.shape), p.tensor.dtype) for p in travelling]
     norms = {id(p) for part in module.modules() if isinstance(part, _NORMS) for p in part._parameters.values()}
     last = [part for part in module.modules() if isinstance(part, nn.Linear)][-1:]
     head = {id(p) for part in last for p in part._parameters.values()}
-    return Layout(
-        tuple(segments),
-        slots,
-        dtype,
-        offset,
+    of_norms = (
+        *(name for name, p in named if id(p) in norms),
+        *(place.path for place in travelling if isinstance(place.owner, _NORMS)),
+    )
+    return dataclasses.replace(
+        laid_out([(name, tuple(p.shape), p.dtype) for name, p in named], slots, dtype),
         head=frozenset(name for name, p in named if id(p) in head),
-        norms=frozenset(
-            (
-                *(name for name, p in named if id(p) in norms),
-                *(place.path for place in travelling if isinstance(place.owner, _NORMS)),
-            )
-        ),
+        norms=frozenset(of_norms),
     )
 
 

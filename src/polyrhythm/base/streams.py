@@ -40,6 +40,7 @@ Purpose = Literal[
     "labels",
     "search",
     "measure",
+    "capacity",
 ]
 
 

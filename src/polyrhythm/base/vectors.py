@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 CPU = torch.device("cpu")
+ALIGNMENT = 64  # bytes
 
 Buffers = tuple[Tensor, ...]
 
@@ -91,6 +92,25 @@ class Layout:
         return "padding"
 
 
+def laid_out(
+    parts: Iterable[tuple[str, tuple[int, ...], torch.dtype]], buffers: Iterable[Slot], dtype: torch.dtype
+) -> Layout:
+    """The layout of parameters, each beginning on a 64-byte border.
+
+    Args:
+        parts: of each its name, shape and dtype.
+        buffers: beside the vector.
+        dtype: of the vector.
+    """
+    step = ALIGNMENT // dtype.itemsize
+    offset, segments = 0, []
+    for name, shape, own in parts:
+        size = math.prod(shape)
+        segments.append(Segment(name, shape, offset, size, own))
+        offset += -(-size // step) * step
+    return Layout(tuple(segments), tuple(buffers), dtype, offset)
+
+
 def clear_(vector: Tensor, spans: Spans) -> Tensor:
     """Sets parts of a vector [P] to zero, in place, and gives the vector."""
     for offset, size in spans:
@@ -123,19 +143,24 @@ def content_of(tensor: Tensor) -> memoryview:
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
-def bytes_of(value: object, layout: Layout) -> int:
+def bytes_of(value: object, layout: Layout, vector: int | None = None) -> int:
     """What a value costs on the wire: tensors by element, numbers 8 bytes, text by its length; containers add up.
 
     A vector of the layout costs its parameters only: padding need not travel.
+
+    Args:
+        value: it.
+        layout: of the vectors.
+        vector: what a vector of the layout costs, where a part of it travels.
     """
     if isinstance(value, Tensor):
         if value.shape == (layout.size,) and value.dtype == layout.dtype:
-            return layout.vector_bytes
+            return layout.vector_bytes if vector is None else vector
         return value.numel() * value.element_size()
     if isinstance(value, str):
         return len(value.encode())
     if isinstance(value, Mapping):
-        return sum(bytes_of(v, layout) for v in value.values())
+        return sum(bytes_of(v, layout, vector) for v in value.values())
     if isinstance(value, (list, tuple)):
-        return sum(bytes_of(v, layout) for v in value)
+        return sum(bytes_of(v, layout, vector) for v in value)
     return 0 if value is None else 8

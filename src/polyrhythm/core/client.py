@@ -15,6 +15,7 @@ from polyrhythm.base.streams import stream
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.measuring import measuring
 from polyrhythm.core.personal import model_at
+from polyrhythm.core.portions import Narrowed, narrowed
 from polyrhythm.core.protocols import ClientData, Done, Engine, takes_jobs
 from polyrhythm.core.reports import rehearsed, report_on
 from polyrhythm.core.training import Result, Training, Visiting
@@ -78,12 +79,20 @@ def visiting(
     """
     if plan is None:
         plan = plan_visit(recipe, setup, state, assignment, data, engine)
+    if (part := narrowed(recipe, setup, state, assignment, engine)) is not None:
+        return _with_a_part(recipe, part, data, plan)
     if assignment.kind == "measure":
         model = model_at(recipe, engine.layout, state, Model(weights=assignment.weights, buffers=assignment.buffers))
         assignment = replace_unchecked(assignment, weights=model.weights, buffers=model.buffers)
         return state, measured(recipe, assignment, data, engine, plan)
     trained, report = yield from Training(recipe, setup, state, assignment, data, engine, plan).run()
     return (trained, report) if assignment.kind == "train" else (state, rehearsed(assignment, report))
+
+
+def _with_a_part(recipe: Recipe, part: Narrowed, data: ClientData, plan: VisitPlan) -> Result:
+    """A visit with a part of the model, which nobody else takes the steps of: others have other parts."""
+    state, report = work(recipe, part.setup, part.state, part.assignment, data, part.engine, plan)
+    return part.after(state, report)
 
 
 def measured(recipe: Recipe, assignment: Assignment, data: ClientData, engine: Engine, plan: VisitPlan) -> Report:

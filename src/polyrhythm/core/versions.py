@@ -16,8 +16,10 @@ from torch import Tensor
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.frozen import new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Facts, Report, State
+from polyrhythm.base.portions import Portion
 from polyrhythm.base.sums import combine_buffers
 from polyrhythm.base.vectors import Buffers, Layout, first_non_finite
+from polyrhythm.core.portions import kept_state, mean_of_held, over_holders, portion_of
 from polyrhythm.core.readiness import given_up
 from polyrhythm.core.server_state import Released, ServerState
 from polyrhythm.core.validation import NOT_FINITE
@@ -141,14 +143,22 @@ class Versions:
             weights=state.weights,
             bases=tuple(state.past[r.version] for r in reports) if "base" in self.recipe.needs() else (),
             rate=self.recipe.rate(state.version, self.setup.total_rounds),
+            portions=self._portions(reports),
         )
+
+    def _portions(self, reports: tuple[Report, ...]) -> tuple[Portion | None, ...]:
+        """What each client held; empty if all held all of the model."""
+        found = tuple(portion_of(self.recipe, self.setup, report) for report in reports)
+        return found if any(portion is not None for portion in found) else ()
 
     def _taken(
         self, state: ServerState, release: Release, skipped: str
     ) -> tuple[dict[str, State], Tensor, Buffers, str]:
         """The mechanisms' states, the weights and the buffers after a step; and why it was not taken, if it was not."""
         recipe, setup = self.recipe, self.setup
-        mean = recipe.releasing.mean(state.parts, release)
+        mean, nobody = recipe.releasing.mean(state.parts, release), None
+        if release.portions:
+            mean, nobody = over_holders(mean, release)
         parts: dict[str, State] = dict(state.parts)
         for key, mechanism in recipe.overriding("before_step"):
             parts[key], mean = mechanism.before_step(setup, parts[key], release, mean)
@@ -158,15 +168,33 @@ class Versions:
             key = recipe.key_of(recipe.server_step)
             seen = recipe.server_step.seen(parts[key], release)
             parts[key], stepped = recipe.server_step.step(setup, seen, state.weights, mean)
+            if nobody is not None:  # where nobody holds a coordinate, there was no step
+                parts[key] = kept_state(parts[key], state.parts[key], nobody, setup.size)
+                stepped = torch.where(nobody, state.weights.to(stepped.dtype), stepped)
             if (stride := recipe.releasing.stride(release)) != 1.0:
                 stepped = torch.lerp(state.weights.to(stepped.dtype), stepped, stride)
             mixes = recipe.fills_places and self.layout.buffers
-            buffers = self._mixed(state, release) if mixes else mean_buffers(self.layout, state, release.reports)
+            buffers = self._mixed(state, release) if mixes else self._mean_buffers(state, release)
             own = recipe.scope.own(self.layout)
             buffers = own.put_buffers(buffers, [state.buffers[place] for place in own.buffers])
         for key, mechanism in recipe.overriding("after_step"):
             parts[key] = mechanism.after_step(setup, parts[key], release)
         return parts, stepped.to(self.layout.dtype), buffers, held_back
+
+    def _mean_buffers(self, state: ServerState, release: Release) -> Buffers:
+        """Buffers averaged by samples, each of their elements over those who hold it."""
+        means = mean_buffers(self.layout, state, release.reports)
+        if not self.layout.buffers or not release.portions:
+            return means
+        counted = [(r, p) for r, p in zip(release.reports, release.portions, strict=True) if r.fresh]
+        held = shares([float(r.num_samples) for r, _ in counted])
+        if held is None:
+            return means
+        floats = mean_of_held(
+            self.layout, [r.buffers for r, _ in counted], [p for _, p in counted], held, state.buffers
+        )
+        kinds = [slot.dtype.is_floating_point or slot.dtype.is_complex for slot in self.layout.buffers]
+        return tuple(a if real else b for real, a, b in zip(kinds, floats, means, strict=True))
 
     def _mixed(self, state: ServerState, release: Release) -> Buffers:
         """Buffers after a step without rounds: they move towards those of the clients by as much as the weights do.
@@ -180,14 +208,23 @@ class Versions:
         reach = self.recipe.server_step.reach * self.recipe.releasing.stride(release)
         moves = [h * min(1.0, max(0.0, reach * scale)) for h, (_, scale) in zip(held, counted, strict=True)]
         if (stays := 1.0 - math.fsum(moves)) <= 0.0:
-            return mean_buffers(self.layout, state, release.reports)
-        theirs = [r.buffers for r, _ in counted]
+            return self._mean_buffers(state, release)
+        portions = dict(zip((r.dispatch for r in release.reports), release.portions, strict=False))
+        theirs = [
+            r.buffers if (p := portions.get(r.dispatch)) is None else _filled(p, r.buffers, state.buffers)
+            for r, _ in counted
+        ]
         # Counters and masks have no middle: those of the clients count, as ever.
         ours = tuple(
             known if slot.dtype.is_floating_point or slot.dtype.is_complex else first
             for slot, known, first in zip(self.layout.buffers, state.buffers, theirs[0], strict=True)
         )
         return combine_buffers(self.layout, [*theirs, ours], [*moves, stays])
+
+
+def _filled(portion: Portion, theirs: Buffers, ours: Buffers) -> Buffers:
+    """A client's buffers, with the server's where it holds none."""
+    return portion.put_buffers(portion.taken_buffers(theirs), ours)
 
 
 def still_needed(state: ServerState) -> Mapping[int, Tensor]:

@@ -16,6 +16,7 @@ from polyrhythm.core.batches import batch_sizes
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.forecast import Ahead, Forecast, fitting
 from polyrhythm.core.personal import samples_beside
+from polyrhythm.core.portions import narrowed
 from polyrhythm.core.protocols import ClientData, Engine
 from polyrhythm.methods.mechanism import Setup, Visit
 from polyrhythm.methods.recipe import Recipe
@@ -78,6 +79,9 @@ def plan_visit(
             why="a client that follows another method would send updates that mean something else",
             fix="start server and clients from the same experiment file and version",
         )
+    if (part := narrowed(recipe, setup, state, assignment, engine)) is not None:
+        setup, state, engine = part.setup, part.state, part.engine
+        assignment = part.assignment if assignment.briefs else assignment  # whose weights nobody reads here
     num_samples, fold = len(data), engine.single_sample_fails
     visit, sizes = visit_of(
         recipe,

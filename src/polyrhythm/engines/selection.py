@@ -139,6 +139,8 @@ def _prove(engine: AnyEngine, work: Work) -> None:
 
 def _native(work: Work) -> Chosen:
     _check(work.module, work.samples, work.batch)
+    if work.recipe.capacity.scales:
+        raise Unsupported("what narrower layers give is scaled, for which there is no kernel")
     engine = NativeEngine(work.module, work.task, work.samples.shape)
     _finds(engine, work.recipe)
     return Chosen(engine=engine, kind="native", detail=extension().kernels()[0])
@@ -197,6 +199,8 @@ _MAKERS: Mapping[Named, Callable[[Work], Chosen]] = {"native": _native, "stacked
 def _all_steps_at_once(work: Work) -> None:
     """Refuses a method that looks at single steps, and samples that are made one batch after the other."""
     recipe = work.recipe
+    if not recipe.capacity.whole:
+        raise Unsupported(f"with {recipe.capacity.label()} clients train parts of different shapes")
     if type(recipe.optimiser) is not LocalSgd:
         raise Unsupported(f"{recipe.optimiser.label()} is not written for it")
     for correction in recipe.corrections:

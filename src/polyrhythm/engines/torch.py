@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.module_copies import Hooks, copy_of, hang, hooks_of
+from polyrhythm.base.portions import Portion
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.base.vectors import CPU, Buffers, Layout, Segment
 from polyrhythm.core.local_step import Computed, LocalRule, LocalSteps
@@ -21,6 +22,7 @@ from polyrhythm.engines.fisher import Squares
 from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batches
 from polyrhythm.methods.correction import Correction, Which
 from polyrhythm.methods.mechanism import Model
+from polyrhythm.models.narrowing import narrow
 from polyrhythm.models.representation import Tap, locate
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
@@ -47,6 +49,7 @@ class TorchEngine(LocalSteps):
         self._taps: dict[str, Tap] = {}
         self._frozen_features: dict[tuple[Which, str], Tensor] = {}
         self.forward_samples = self._begun = 0  # samples of extra passes in the visit; steps that it has begun
+        self._parts: dict[tuple[tuple[int, ...], float], TorchEngine] = {}
 
     def __reduce__(self) -> tuple[Callable[..., TorchEngine], tuple[nn.Module, Task, torch.device, Hooks]]:
         module = self.given()
@@ -59,6 +62,13 @@ class TorchEngine(LocalSteps):
     def on(self, device: torch.device) -> TorchEngine:
         """The same with another place for models that are not in training."""
         return TorchEngine(self.given(), self._task, device)
+
+    def narrowed(self, portion: Portion, scale: float = 1.0) -> TorchEngine:
+        """An engine of a part of the module, the same one for parts of the same sizes; see `core.portions.Narrows`."""
+        key = portion.sizes, scale
+        if key not in self._parts:
+            self._parts[key] = TorchEngine(narrow(self.given(), portion, scale), self._task, self._frozen_on)
+        return self._parts[key]
 
     @property
     def layout(self) -> Layout:

@@ -32,8 +32,6 @@ from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.compression import Compression, Packed
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.personal.scope import NOTHING, Part, Scope
-from polyrhythm.models.flops import Cost
-from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import Underway
 from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
 from polyrhythm.simulation.transit import Transit
@@ -107,12 +105,11 @@ class DryRun:
             self.bytes_down += part.spent.bytes_down
 
 
-def dry_run(prepared: Prepared, cost: Cost, *, within: float = math.inf) -> DryRun:
+def dry_run(prepared: Prepared, *, within: float = math.inf) -> DryRun:
     """Runs an experiment dry, to its end or until the time is over.
 
     Args:
         prepared: what would run.
-        cost: floating-point operations per sample.
         within: seconds that it may take.
     """
     experiment, engine = prepared.experiment, prepared.chosen.engine
@@ -128,11 +125,11 @@ def dry_run(prepared: Prepared, cost: Cost, *, within: float = math.inf) -> DryR
     dry = _Dry(engine, layout, experiment.federation.train.augmented, metrics)
     driver = InlineDriver(
         recipe,
-        replace(prepared.setup, size=_SIZE),
+        replace(prepared.setup, size=_SIZE, axes=None),
         dry,
         lambda client: _Unread(data_of(client)),
         prepared.world(),
-        Meter(layout, lambda: cost, recipe.scope),
+        prepared.meter(layout, recipe.scope),
     )
     if driver.visits.transit is not None:  # what is spoiled on the way are the small vectors
         segments = (Segment("weights", (_SIZE,), 0, _SIZE, layout.dtype),)

@@ -26,7 +26,6 @@ from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.methods.work.base import Steps, WorkModifier
-from polyrhythm.models.flops import Cost, count
 from polyrhythm.runs.database import read_runs
 from polyrhythm.runs.environment import machine, peak_memory
 from polyrhythm.simulation.client_store.amount import budget
@@ -107,7 +106,7 @@ def estimate(experiment: Experiment, *, execution: Execution = AUTO, out: Path |
     with one_thread():
         until = experiment.until
         endless = experiment.rounds is None and until.time is None and until.updates is None
-        dry = dry_run(prepared, _cost(prepared), within=1.0 if endless else DRY_RUN_SECONDS)
+        dry = dry_run(prepared, within=1.0 if endless else DRY_RUN_SECONDS)
         versions = dry.planned
         factor = 1.0 if dry.whole or not versions else versions / max(1, dry.versions)
         seconds = _recorded(prepared, Path(out), versions) or _measured(prepared, dry, factor)
@@ -148,13 +147,6 @@ def _notes(prepared: Prepared, dry: DryRun) -> list[str]:
     if prepared.execution.gpus is not None:
         notes.append("GPUs of workers are not in it: nobody knows how fast they are")
     return notes
-
-
-def _cost(prepared: Prepared) -> Cost:
-    samples = prepared.federation.train
-    inputs, targets = samples.batch(torch.arange(min(2, len(samples))))
-    aim, module = prepared.experiment.aim, prepared.chosen.engine.at_rest()
-    return count(module, inputs, lambda outputs: aim.loss(outputs, targets))
 
 
 def _kept(prepared: Prepared, dry: DryRun) -> int:

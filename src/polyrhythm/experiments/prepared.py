@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,10 @@ import numpy as np
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.metric_names import in_words
+from polyrhythm.base.portions import Axes
 from polyrhythm.base.surroundings import plain_surroundings
-from polyrhythm.base.vectors import CPU
+from polyrhythm.base.vectors import CPU, Layout
+from polyrhythm.core.portions import portion_of
 from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holdings
 from polyrhythm.data.partitions import Difficulty
@@ -21,19 +24,23 @@ from polyrhythm.engines.devices import device_of
 from polyrhythm.engines.repeating import repeated
 from polyrhythm.engines.selection import Chosen, Work, choose
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.experiments import parts_of_model
 from polyrhythm.experiments.difficulty import checked, expert_losses, foreign
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.first_batch import checked_on_first_batch
+from polyrhythm.experiments.parts_of_model import cost_of
 from polyrhythm.fleet import FleetState, Place
 from polyrhythm.methods.footprint import least_memory
 from polyrhythm.methods.mechanism import Model, Setup
+from polyrhythm.methods.personal.scope import Scope
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.size_notes import about_sizes
 from polyrhythm.models.probing import woken
 from polyrhythm.models.representation import locate
 from polyrhythm.models.tasks import Classification
 from polyrhythm.models.weights import check_finite, skipped
+from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.workers import choosing as crews
 from polyrhythm.simulation.workers.choosing import ExecutionPlan
 from polyrhythm.simulation.workers.executors import Clients
@@ -58,6 +65,8 @@ class Prepared:
         eligible: the clients that can be invited, int64: they hold data, and their devices what a visit needs.
         groups: the eligible clients by group of like devices, where results by group are asked for; else empty.
         crew: who carries out visits.
+        axes: along what the model is cut, where clients train parts of it.
+        ratios: how much of it each client's device can hold, where devices say so.
     """
 
     experiment: Experiment
@@ -69,6 +78,8 @@ class Prepared:
     eligible: np.ndarray
     groups: Mapping[str, np.ndarray]
     crew: ExecutionPlan
+    axes: Axes | None = None
+    ratios: tuple[float, ...] | None = None
 
     @property
     def recipe(self) -> Recipe:
@@ -92,7 +103,23 @@ class Prepared:
             seed=experiment.seed,
             budgets=experiment.fleet.budgets,
             eligible=len(self.eligible),
+            axes=self.axes,
+            ratios=self.ratios,
         )
+
+    def meter(self, layout: Layout | None = None, scope: Scope | None = None) -> Meter:
+        """What measures visits.
+
+        Args:
+            layout: of the vectors in place of the model's, where these are not really there.
+            scope: in place of the recipe's likewise.
+        """
+        recipe, setup, of = self.recipe, self.setup, functools.partial(cost_of, self.experiment, self.chosen)
+        whole, own, scope = functools.partial(of, None), layout or self.chosen.engine.layout, scope or recipe.scope
+        if recipe.capacity.whole:
+            return Meter(own, whole, scope)
+        packed = None if layout is None else recipe.compression.size
+        return Meter(own, whole, scope, functools.partial(portion_of, recipe, setup), of, packed)
 
     @property
     def data_of(self) -> Holdings:
@@ -279,18 +306,22 @@ def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
     layout = chosen.engine.layout
     experiment.recipe.scope.own(layout)  # refuses names that are not in the model
     experiment.recipe.personal.fits(layout)
-    needed = least_memory(experiment.recipe, layout)
-    eligible = _eligible(experiment, needed)
+    axes = parts_of_model.axes(experiment, chosen)
+    ratios = parts_of_model.ratios(experiment, chosen, axes)
+    needs = _memory_needed(experiment, chosen, axes, ratios)
+    eligible = _eligible(experiment, needs)
     return Prepared(
         experiment=experiment,
         execution=execution,
         chosen=chosen,
         initial=chosen.engine.initial(),
         scores=_scores(experiment),
-        memory_needed=needed,
+        memory_needed=int(needs.min()),
         eligible=eligible,
         groups=experiment.groups(eligible),
         crew=_crew(experiment, execution, chosen, len(eligible)),
+        axes=axes,
+        ratios=ratios,
     )
 
 
@@ -360,17 +391,38 @@ def _scores(experiment: Experiment) -> Scores:
     return {"expert": expert_losses(Path(expert), experiment.built(), samples, experiment.aim)}
 
 
-def _eligible(experiment: Experiment, needed: int) -> np.ndarray:
+def _memory_needed(
+    experiment: Experiment, chosen: Chosen, axes: Axes | None, ratios: tuple[float, ...] | None
+) -> np.ndarray:
+    """What a visit of each client needs in bytes, at the very least, int64 [N]."""
+    capacity, population = experiment.recipe.capacity, experiment.federation.clients
+    if axes is None:
+        return np.full(population, least_memory(experiment.recipe, chosen.engine.layout))
+    of = {ratio: parts_of_model.memory_of(experiment, axes, ratio) for ratio in capacity.widths}
+    setup = Setup(
+        size=axes.layout.size,
+        dtype=axes.layout.dtype,
+        population=population,
+        total_rounds=experiment.rounds,
+        seed=experiment.seed,
+        ratios=ratios,
+    )
+    fixed = [capacity.fixed_ratio(setup, client) for client in range(population)]
+    return np.array([max(of.values()) if ratio is None else of[ratio] for ratio in fixed])
+
+
+def _eligible(experiment: Experiment, needs: np.ndarray) -> np.ndarray:
     holding, devices = experiment.holders(), experiment.fleet.devices
     if not devices.bounded:
         return holding
     place = Place(population=experiment.federation.clients, seed=experiment.seed)
     memory = [devices.device(place, int(client)).memory for client in holding]
-    able = np.array([m is None or m >= needed for m in memory])
+    able = np.array([m is None or m >= needs[int(client)] for m, client in zip(memory, holding, strict=True)])
     if not able.any():
         raise UserError(
             f"the most memory that any device has is {max(m for m in memory if m is not None):,.0f} bytes",
-            expected=f"at least {needed:,} bytes, which a visit with {experiment.recipe.title} needs for vectors alone",
+            expected=f"at least {int(needs.min()):,} bytes, which a visit with {experiment.recipe.title} needs for "
+            "vectors alone",
             why="no client could take part",
             fix="give devices more memory, or use a smaller model, plain local_sgd, or a method with less memory",
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 from polyrhythm.base.errors import UserError
 from polyrhythm.experiments.dry_run import dry_run
 from polyrhythm.experiments.prepared import Prepared
-from polyrhythm.models.flops import Cost
 from polyrhythm.simulation.client_store.amount import budget
 
 DRY_RUN_SECONDS = 1.0  # seconds in which it is counted how much clients will remember
@@ -23,7 +22,7 @@ def check_room(prepared: Prepared, folder: Path) -> None:
     memory = budget(prepared.execution.client_memory)
     if memory is None:
         return
-    dry = dry_run(prepared, Cost(forward=0, training=0), within=DRY_RUN_SECONDS)
+    dry = dry_run(prepared, within=DRY_RUN_SECONDS)
     there = folder.absolute()
     while not there.exists():
         there = there.parent

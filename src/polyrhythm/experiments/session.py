@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, final
 
-import numpy as np
-import torch
-
 from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.interrupts import Wish, wishes
@@ -27,7 +24,6 @@ from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.runstate import RunState, check_origin, origin
 from polyrhythm.experiments.version_records import VersionRecords
 from polyrhythm.methods.mechanism import Model
-from polyrhythm.models.flops import Cost, count
 from polyrhythm.runs.at_work import AtWork
 from polyrhythm.runs.ledger import Ledger, Part
 from polyrhythm.runs.observer import Enough, Observer, Start, using
@@ -158,7 +154,7 @@ class _Session:
         if start is not None:
             check_origin(self.origin, start)
         # Neither may hold the session: what is in a cycle, vectors too, would stay until somebody collects it.
-        meter = Meter(self.engine.layout, functools.partial(_cost, prepared), experiment.recipe.scope)
+        meter = prepared.meter()
         self.executor: Executor | None = None
         self.store: ClientStore = InMemory()
         computed = prepared.computed()
@@ -374,12 +370,6 @@ class _Session:
             told = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
             for observer in self.answer_hooks:
                 observer.answer(told)
-
-
-def _cost(prepared: Prepared) -> Cost:
-    experiment, samples = prepared.experiment, prepared.experiment.federation.train
-    inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
-    return count(prepared.chosen.engine.at_rest(), inputs, lambda outputs: experiment.aim.loss(outputs, targets))
 
 
 def _folder(keepers: Sequence[Observer]) -> Callable[[], Path] | None:

@@ -18,6 +18,7 @@ class Load:
         flops: floating-point operations of all of it.
         forward_flops: those of them in forward passes; the rest is gradients.
         bytes_down, bytes_up: what travels.
+        effort: operations for a sample over those that the whole model takes, where a part of it is trained.
     """
 
     samples: int = 0
@@ -26,6 +27,7 @@ class Load:
     forward_flops: int = 0
     bytes_down: int = 0
     bytes_up: int = 0
+    effort: float = 1.0
 
 
 @final

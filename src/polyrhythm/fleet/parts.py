@@ -46,10 +46,10 @@ class Device:
     joules_per_flop: float | None = None
     group: str = ""
 
-    def seconds(self, samples: float, forward_samples: float, flops: float) -> float:
-        """How long work takes."""
+    def seconds(self, samples: float, forward_samples: float, flops: float, effort: float = 1.0) -> float:
+        """How long work takes; a sample `effort` times as long as with the whole model."""
         if self.seconds_per_sample is not None:
-            return self.seconds_per_sample * (samples + forward_samples / 3)
+            return self.seconds_per_sample * (samples + forward_samples / 3) * effort
         return flops / self.flops_per_second if self.flops_per_second else 0.0
 
 

@@ -202,7 +202,7 @@ class FleetState:
         energy, device = self.fleet.energy, self.device(client)
         per_flop = device.joules_per_flop
         down = self._line.seconds(client, "down", load.bytes_down, now)
-        compute = device.seconds(load.samples, load.forward_samples, load.flops)
+        compute = device.seconds(load.samples, load.forward_samples, load.flops, load.effort)
         up = self._line.seconds(client, "up", load.bytes_up, now + down + compute)
         worked = (energy.joules_per_flop if per_flop is None else per_flop) * load.flops
         return new_unchecked(

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count, Settings, canonical_json
+from polyrhythm.methods.capacity.base import WHOLE, Capacity
 from polyrhythm.methods.compression import Compression, Lossless
 from polyrhythm.methods.correction import Correction
 from polyrhythm.methods.local.optimisers import LocalOptimiser, LocalSgd
@@ -52,6 +53,7 @@ class Answers(Settings):
     drop_last: bool = False
     regime: Literal["federated", "centralised", "local"] = "federated"
     modifiers: tuple[Modifier, ...] = ()
+    capacity: Capacity = WHOLE
     notices: tuple[str, ...] = field(default=(), metadata=_NOT_DIGESTED)
 
     def mechanisms(self) -> tuple[tuple[str, Mechanism], ...]:
@@ -75,6 +77,7 @@ class Answers(Settings):
             self.compression,
             *(() if self.scope == Everything() else (self.scope,)),
             *(() if self.personal == GlobalModel() else (self.personal,)),
+            *(() if self.capacity.whole else (self.capacity,)),
         )
         keyed: dict[str, Mechanism] = {}
         for part in slots:
@@ -228,10 +231,10 @@ class Answers(Settings):
     def describe(self) -> dict[str, Any]:
         """The recipe as plain data; its modifiers in an order of their own.
 
-        Without what is personal, where nothing is: so a recipe has the digest that it had before it could be.
+        Without what came later, where it is as it was before: so a recipe has the digest that it had then.
         """
         described = super().describe() | {"modifiers": [m.describe() for m in sorted(self.modifiers, key=in_order)]}
-        for name, neutral in (("scope", Everything()), ("personal", GlobalModel())):
+        for name, neutral in (("scope", Everything()), ("personal", GlobalModel()), ("capacity", WHOLE)):
             if getattr(self, name) == neutral:
                 del described[name]
         return described

@@ -140,6 +140,10 @@ class ControlVariates(Correction):
     decides = DRIFT
     of_a_release = True
 
+    @property
+    def of_whole_models(self) -> bool:
+        return True
+
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"})
 
@@ -206,6 +210,10 @@ class VarianceReduction(Correction):
 
     decides = DRIFT
     of_a_release = True
+
+    @property
+    def of_whole_models(self) -> bool:
+        return True
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"})

@@ -25,6 +25,7 @@ from immutables import Map
 from torch import Tensor
 
 from polyrhythm.base.messages import Fault, Model, Report, State
+from polyrhythm.base.portions import Axes, Portion
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.vectors import Spans
 from polyrhythm.methods.work.budgets import Budgets
@@ -63,6 +64,8 @@ class Setup:
         eligible: how many of the clients hold data; None for all.
         cohort: m, how many a version invites as far as the settings say; in `server_start` that of the recipe.
         table: makes an empty table of vectors by client, which the server may keep; persistent, as a `Map` is.
+        axes: along which the model is cut, where clients train parts of it.
+        ratios: how much of the model each client's device can hold, where devices say so; of every client.
     """
 
     size: int
@@ -74,6 +77,8 @@ class Setup:
     eligible: int | None = None
     cohort: int = DEFAULT_COHORT
     table: Callable[[], Map[int, Tensor]] = field(default=Map, compare=False, repr=False)
+    axes: Axes | None = field(default=None, compare=False, repr=False)
+    ratios: tuple[float, ...] | None = field(default=None, repr=False)
 
     @property
     def holders(self) -> int:
@@ -126,6 +131,7 @@ class Release:
         weights: the server's weights before the step, [P].
         bases: the weights that each report started from, [P], if a mechanism needs the "base"; otherwise empty.
         rate: the local learning rate, in its first step, of a visit to this version.
+        portions: of each report what its client held of the model, None if all of it; empty if all held all of it.
     """
 
     version: int
@@ -135,6 +141,7 @@ class Release:
     weights: Tensor
     bases: tuple[Tensor, ...] = ()
     rate: float = 1.0
+    portions: tuple[Portion | None, ...] = ()
 
     @property
     def fresh(self) -> tuple[Report, ...]:
@@ -182,6 +189,11 @@ class Mechanism(Settings):
 
     of_all_clients: ClassVar[bool] = False
     """Whether it means over all clients that hold data, heard or not, so that they must weigh equally."""
+
+    @property
+    def of_whole_models(self) -> bool:
+        """Whether it takes models and updates for whole ones, so that no client may train a part of the model alone."""
+        return self.past_the_mean or type(self).before_step is not Mechanism.before_step
 
     @property
     def extra_vectors(self) -> int:

@@ -1,4 +1,4 @@
-"""A recipe: one answer to each of the seven questions, plus the local optimiser. A paper is a recipe.
+"""A recipe: one answer to each of the eight questions, plus the local optimiser. A paper is a recipe.
 
 Recipes are built by piping parts onto a paper: `fedprox(mu=0.01) | server_adam(lr=0.01)`. A part takes the place of the
 earlier part of a single-choice slot and says so; modifiers change what such a part decides; corrections chain; scales
@@ -16,6 +16,7 @@ from polyrhythm.base import html
 from polyrhythm.base.errors import UserError, in_short, not_called
 from polyrhythm.base.settings import Settings
 from polyrhythm.methods.answers import Answers, in_order
+from polyrhythm.methods.capacity.base import Capacity
 from polyrhythm.methods.compression import Compression
 from polyrhythm.methods.correction import Correction
 from polyrhythm.methods.local.optimisers import LocalOptimiser
@@ -58,6 +59,7 @@ class Recipe(Answers):
             exchanges anything).
         modifiers: what changes who is invited, how much a client does, or when the server steps, and on what; in any
             order.
+        capacity: which coordinates a client trains and sends.
         notices: what was replaced while the recipe was built; changes nothing.
 
     Raises:
@@ -92,7 +94,7 @@ class Recipe(Answers):
                 return self._replace(name, part, title)
         raise UserError(
             f"{in_short(part)} on the right of a pipe",
-            expected="a part of a recipe: a mechanism of one of the seven slots, a local optimiser or a schedule",
+            expected="a part of a recipe: a mechanism of one of the eight slots, a local optimiser or a schedule",
             why="only parts answer one of a recipe's questions",
             fix=not_called(part)
             or "see `polyrhythm methods` for all parts; in Python they are in pr.parts: pr.parts.prox()",
@@ -129,9 +131,11 @@ class Recipe(Answers):
         return html.framed(html.facts(self.title, lines))
 
     def _answered(self) -> Iterator[tuple[str, Settings]]:
-        """Every part with the setting that holds it, in the order of the seven questions."""
+        """Every part with the setting that holds it, in the order of the eight questions."""
         for name in _QUESTIONS:
             held = getattr(self, name)
+            if name == "capacity" and self.capacity.whole:
+                continue
             for part in held if isinstance(held, tuple) else (held,):
                 yield name, part
 
@@ -167,6 +171,7 @@ _SINGLE: dict[str, type[Settings]] = {
     "compression": Compression,
     "scope": Scope,
     "personal": PersonalModel,
+    "capacity": Capacity,
     "optimiser": LocalOptimiser,
     "schedule": Schedule,
 }
@@ -186,4 +191,5 @@ _QUESTIONS = {
     "compression": "compression",
     "scope": "what is shared",
     "personal": "which model a client uses",
+    "capacity": "which coordinates",
 }

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.base.portions import Portion
 from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.core.local_step import Computed, LocalSteps
 from polyrhythm.core.protocols import ClientData, Done, Job, Opening
@@ -30,9 +31,11 @@ from polyrhythm.engines.native.passes import Passes, arrays, goals, rows
 from polyrhythm.engines.native.program import Dropout, Program
 from polyrhythm.engines.native.reading import program_of
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.engines.unsupported import Unsupported
 from polyrhythm.methods.correction import Correction, ModelContrast, Push, Which
 from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
 from polyrhythm.methods.mechanism import Model
+from polyrhythm.models.narrowing import narrow
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
 
@@ -78,13 +81,31 @@ class NativeEngine(LocalSteps):
         self._features: dict[tuple[Which, str], Tensor] = {}
         self._step = 0
         self.forward_samples = 0
+        self._parts: dict[tuple[int, ...], NativeEngine] = {}
+        self._programs: dict[tuple[int, ...], Program] = {}  # of parts, where they were read before
 
     def __reduce__(self) -> tuple[type[NativeEngine], tuple[object, ...]]:
         return NativeEngine, (self._torch.given(), *self._made_of)
 
     def twin(self) -> NativeEngine:
         """Another engine of the same kind, for another thread; ask for it while this one is idle."""
-        return NativeEngine(self.module, *self._made_of, self.program)
+        other = NativeEngine(self.module, *self._made_of, self.program)
+        other._programs = {**self._programs, **{sizes: part.program for sizes, part in self._parts.items()}}
+        return other
+
+    def narrowed(self, portion: Portion, scale: float = 1.0) -> NativeEngine:
+        """An engine of a part of the module, the same one for parts of the same sizes; see `core.portions.Narrows`.
+
+        Raises:
+            Unsupported: what it gives is to be scaled.
+        """
+        if scale != 1.0:
+            raise Unsupported("what narrower layers give is scaled, for which there is no kernel")
+        sizes = portion.sizes
+        if sizes not in self._parts:
+            module = narrow(self._torch.given(), portion)
+            self._parts[sizes] = NativeEngine(module, *self._made_of, self._programs.get(sizes))
+        return self._parts[sizes]
 
     @property
     def reference(self) -> TorchEngine:

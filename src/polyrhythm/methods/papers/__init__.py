@@ -40,6 +40,7 @@ from polyrhythm.methods.papers.power_of_choice import power_of_choice
 from polyrhythm.methods.papers.refl import refl
 from polyrhythm.methods.papers.scaffold import scaffold
 from polyrhythm.methods.papers.stale import ace, aced, area, ca2fl, fedstale, fedvarp
+from polyrhythm.methods.papers.submodels import federated_dropout, fedrolex, heterofl
 from polyrhythm.methods.papers.tifl import tifl
 from polyrhythm.methods.papers.vrl_sgd import vrl_sgd
 
@@ -80,15 +81,18 @@ __all__ = [
     "fedcl",
     "fedcm",
     "feddyn",
+    "federated_dropout",
     "fedexp",
     "fedlalr",
     "fednova",
     "fedper",
     "fedprox",
     "fedrep",
+    "fedrolex",
     "fedstale",
     "fedvarp",
     "fedyogi",
+    "heterofl",
     "lg_fedavg",
     "local_only",
     "mifa",

@@ -63,6 +63,10 @@ class ClusterSampling(Participation):
     def guesses(self) -> bool:
         return self.by == "updates"
 
+    @property
+    def of_whole_models(self) -> bool:
+        return self.by != "samples"
+
     def server_start(self, setup: Setup) -> State:
         start: State = {"held": {}, "drawn": {}}
         return start if self.by == "samples" else {**start, "last": setup.table()}

@@ -49,6 +49,10 @@ class DiverseSampling(Participation):
     def guesses(self) -> bool:
         return True
 
+    @property
+    def of_whole_models(self) -> bool:
+        return True
+
     def server_start(self, setup: Setup) -> State:
         return {"last": setup.table(), "stands": {}}
 

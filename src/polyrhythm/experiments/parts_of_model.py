@@ -1,0 +1,78 @@
+"""Which parts of the model clients hold, where they do not hold all of it: found, dealt and tried before round 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from polyrhythm.base.portions import Axes, Portion
+from polyrhythm.engines.native.engine import NativeEngine
+from polyrhythm.engines.proof import prove
+from polyrhythm.engines.selection import Chosen
+from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.fleet import Place
+from polyrhythm.fleet.parts import Device
+from polyrhythm.methods.footprint import least_memory
+from polyrhythm.methods.work.budgets import EPSILON
+from polyrhythm.models.flops import Cost, count
+from polyrhythm.models.narrowing import narrow
+from polyrhythm.models.widths import axes_of
+
+
+def axes(experiment: Experiment, chosen: Chosen) -> Axes | None:
+    """Along what the model is cut; None where every client has all of it. Engines of all widths are made, and proven.
+
+    Raises:
+        UserError: the model cannot be cut.
+    """
+    capacity, samples = experiment.recipe.capacity, experiment.federation.train
+    if capacity.whole:
+        return None
+    inputs, _ = samples.batch(torch.arange(min(2, len(samples))))
+    found = axes_of(chosen.engine.at_rest(), inputs)
+    batch = min(experiment.recipe.batch or 32, int(experiment.federation.sizes.max()))
+    for ratio in capacity.widths:
+        part = capacity.of_ratio(found, ratio)
+        if part is not None and isinstance(chosen.engine, NativeEngine):
+            prove(chosen.engine.narrowed(part), samples, batch=batch, layers=experiment.recipe.watches)
+    return found
+
+
+def ratios(experiment: Experiment, chosen: Chosen, found: Axes | None) -> tuple[float, ...] | None:
+    """How much of the model each client's device can hold, where devices say so; of every client."""
+    recipe = experiment.recipe
+    if found is None or not recipe.capacity.by_device:
+        return None
+    devices, population = experiment.fleet.devices, experiment.federation.clients
+    place = Place(population=population, seed=experiment.seed)
+    machines = [devices.device(place, client) for client in range(population)]
+    widest = sorted(set(recipe.capacity.widths), reverse=True)
+    needs = {ratio: memory_of(experiment, found, ratio) for ratio in widest}
+    if recipe.capacity.by_device == "memory":
+        able = [[r for r in widest if m.memory is None or needs[r] <= m.memory] for m in machines]
+        return tuple((some or widest[-1:])[0] for some in able)
+    flops = cost_of(experiment, chosen, None).training
+    seconds = [_seconds(machine, flops) for machine in machines]
+    fastest = min(seconds)
+    share = {ratio: 1.0 if (part := recipe.capacity.of_ratio(found, ratio)) is None else part.share for ratio in widest}
+    return tuple(next((r for r in widest if share[r] * own <= fastest * (1 + EPSILON)), widest[-1]) for own in seconds)
+
+
+def _seconds(machine: Device, flops: int) -> float:
+    """How long a machine takes to train the whole model on a sample."""
+    return machine.seconds(1.0, 0.0, flops)
+
+
+def memory_of(experiment: Experiment, found: Axes, ratio: float) -> int:
+    """What a visit with a ratio of the model needs in bytes, at the very least."""
+    part = experiment.recipe.capacity.of_ratio(found, ratio)
+    return least_memory(experiment.recipe, found.layout if part is None else part.layout)
+
+
+def cost_of(experiment: Experiment, chosen: Chosen, part: Portion | None) -> Cost:
+    """Floating-point operations per sample, of the model or of a part."""
+    samples, aim = experiment.federation.train, experiment.aim
+    inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
+    engine = chosen.engine
+    module = engine.at_rest() if part is None else narrow(engine.at_rest(), part)
+    return count(module, inputs, lambda outputs: aim.loss(outputs, targets))

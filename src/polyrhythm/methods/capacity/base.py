@@ -1,0 +1,226 @@
+"""Which coordinates does a client train and send?
+
+Both ends derive them from the same facts (seed, client, version, visit, and what the device can hold), so that no index
+travels. What a client does not hold is to it as if it were not there: it is neither sent down nor trained, decays by
+nothing, and counts in no sum of the server's.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Annotated, Literal, final
+
+import numpy as np
+from annotated_types import Gt, Le
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.portions import Axes, Axis, Portion
+from polyrhythm.base.streams import stream
+from polyrhythm.methods.mechanism import Mechanism, Setup
+from polyrhythm.methods.work.budgets import EPSILON
+
+Ratio = Annotated[float, Gt(0), Le(1)]
+
+LEVELS = (1.0, 0.5, 0.25, 0.125, 0.0625)
+"""The widths of HeteroFL and FedRolex."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capacity(Mechanism):
+    """Base: which coordinates a client holds on a visit."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every client holds all of them."""
+        return False
+
+    @property
+    def static(self) -> bool:
+        """Whether a client holds the same ones on all its visits."""
+        return False
+
+    @property
+    def by_device(self) -> Literal["", "memory", "speed"]:
+        """What of a device says how much it holds, if anything does."""
+        return ""
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        """The ratios that a client may have."""
+        return (1.0,)
+
+    @property
+    def scales(self) -> bool:
+        """Whether outputs of narrower layers are scaled in training."""
+        return False
+
+    def portion(self, setup: Setup, client: int, visit: int, version: int) -> Portion | None:
+        """What a client holds on a visit to a version; None if that is all of the model."""
+        return None
+
+    def of_ratio(self, axes: Axes, ratio: float) -> Portion | None:
+        """What a client of such a ratio holds on some visit: of that shape on each."""
+        return None
+
+    def fixed_ratio(self, setup: Setup, client: int) -> float | None:
+        """How much of the model a client holds on all its visits; None if that changes."""
+        return 1.0
+
+    def scale(self, setup: Setup, client: int, version: int) -> float:
+        """What the outputs of layers that were cut are multiplied by in training."""
+        return 1.0
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Whole(Capacity):
+    """Every client trains all of the model. No state."""
+
+    @property
+    def whole(self) -> bool:
+        return True
+
+    @property
+    def static(self) -> bool:
+        return True
+
+
+WHOLE = Whole()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Widths(Capacity):
+    """Base of what cuts widths: a client of ratio r holds k = ⌈r · n⌉ of the n units of every axis.
+
+    An axis is a width between two layers of a model; inputs and outputs are whole. r = 1 for all is exactly `whole`.
+    The server's mean is then one over the holders of each coordinate j: sum_i s_i c_i u_ij / sum_i s_i over clients i
+    that hold j; what nobody holds stays as it is, and so do the moments of the server's step there. No state.
+
+    Args:
+        ratio: r; or a list of levels, which `by` deals to clients.
+        by: "clients" deals the levels in equal parts, or in those of `shares`; "memory" gives each device the widest
+            level of which a visit's vectors fit into its memory; "speed" the widest with which it is no slower than the
+            fastest device with the whole model, by its number of parameters. Either gives the narrowest to whoever can
+            do no more.
+        shares: of clients, one for each level; only with by="clients".
+        dealt: "random" deals by the experiment's seed; "in_order" gives the first clients the first level.
+        redrawn: deals anew for each version; only with by="clients".
+        scaler: multiplies the outputs of layers that were cut by 1 / r in training, as HeteroFL does.
+    """
+
+    ratio: Ratio | tuple[Ratio, ...] = LEVELS
+    by: Literal["clients", "memory", "speed"] = "clients"
+    shares: tuple[Annotated[float, Gt(0)], ...] | None = None
+    dealt: Literal["random", "in_order"] = "random"
+    redrawn: bool = False
+    scaler: bool = False
+
+    of_a_release = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        levels = self.widths
+        if not levels:
+            raise UserError(
+                f"{self.label()}: ratio=[]",
+                expected="at least one ratio",
+                why="every client holds some share of the model",
+                fix="ratio=[1, 0.5, 0.25]",
+            )
+        if self.shares is not None and (len(self.shares) != len(levels) or self.by != "clients"):
+            raise UserError(
+                f"{self.label()}: {len(self.shares)} shares for {len(levels)} ratios, by={self.by!r}",
+                expected='one share of clients for each ratio, with by="clients"',
+                why="they say how many clients have each ratio",
+                fix="leave shares out for equal parts, or where devices decide",
+            )
+        if self.redrawn and self.by != "clients":
+            raise UserError(
+                f"{self.label()}: redrawn=true with by={self.by!r}",
+                expected='by="clients"',
+                why="a device holds what it can, whatever the version",
+                fix="leave one of them out",
+            )
+
+    @property
+    def static(self) -> bool:
+        return self._alike and (not self.redrawn or len(set(self.widths)) == 1)
+
+    @property
+    def _alike(self) -> bool:
+        """Whether the coordinates follow from the ratio alone."""
+        return False
+
+    @property
+    def by_device(self) -> Literal["", "memory", "speed"]:
+        return "" if self.by == "clients" else self.by
+
+    @property
+    def scales(self) -> bool:
+        return self.scaler and min(self.widths) < 1
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        return self.ratio if isinstance(self.ratio, tuple) else (self.ratio,)
+
+    def portion(self, setup: Setup, client: int, visit: int, version: int) -> Portion | None:
+        if setup.axes is None:
+            return None
+        return self.kept(setup, setup.axes, self.ratio_of(setup, client, version), client, visit, version)
+
+    def of_ratio(self, axes: Axes, ratio: float) -> Portion | None:
+        return prefix(axes, ratio)
+
+    def kept(self, setup: Setup, axes: Axes, ratio: float, client: int, visit: int, version: int) -> Portion | None:
+        """What a client of a ratio holds."""
+        raise NotImplementedError
+
+    def ratio_of(self, setup: Setup, client: int, version: int) -> float:
+        """r of a client on a visit to a version."""
+        levels = self.widths
+        if len(levels) == 1:
+            return float(levels[0])
+        if self.by_device:
+            return 1.0 if setup.ratios is None else float(setup.ratios[client])
+        place = client
+        if self.dealt == "random":
+            place = _places(setup.population, setup.seed, version if self.redrawn else -1)[client]
+        elif self.redrawn:
+            place = (client + version) % setup.population
+        return float(levels[_level(place, setup.population, self.shares or (1.0,) * len(levels))])
+
+    def fixed_ratio(self, setup: Setup, client: int) -> float | None:
+        return None if self.redrawn else self.ratio_of(setup, client, 0)
+
+    def scale(self, setup: Setup, client: int, version: int) -> float:
+        return 1.0 / self.ratio_of(setup, client, version) if self.scaler else 1.0
+
+
+def _level(place: int, population: int, shares: tuple[float, ...]) -> int:
+    """Which level the client in a place has, of so many."""
+    whole, so_far = math.fsum(shares), 0.0
+    for level, share in enumerate(shares):
+        so_far += share
+        if place < population * so_far / whole - EPSILON:
+            return level
+    return len(shares) - 1
+
+
+@functools.lru_cache(maxsize=4)
+def _places(population: int, seed: int, version: int) -> tuple[int, ...]:
+    """Every client's place in a random order of all clients, for all versions if it is of -1."""
+    names = ("places",) if version < 0 else ("places", version)
+    return tuple(int(i) for i in stream(seed, "capacity", *names).permutation(population))
+
+
+def count(axis: Axis, ratio: float) -> int:
+    """k: how many units of an axis a client of a ratio holds."""
+    return max(1, math.ceil(ratio * axis.units - EPSILON))
+
+
+@functools.lru_cache(maxsize=64)
+def prefix(axes: Axes, ratio: float) -> Portion | None:
+    """The first units of each axis."""
+    return axes.portion([np.arange(count(axis, ratio)) for axis in axes.axes])

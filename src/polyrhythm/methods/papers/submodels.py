@@ -1,0 +1,82 @@
+"""Methods in which a client trains as much of the model as its device can hold: HeteroFL, FedRolex, Federated Dropout.
+
+Diao, Ding, Tarokh, "HeteroFL: Computation and Communication Efficient Federated Learning for Heterogeneous Clients",
+ICLR 2021. Alam, Liu, Yan, Zhang, "FedRolex: Model-Heterogeneous Federated Learning with Rolling Sub-Model Extraction",
+NeurIPS 2022. Caldas, Konečný, McMahan, Talwalkar, "Expanding the Reach of Federated Learning by Reducing Client
+Resource Requirements", 2018 (Federated Dropout).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Unpack
+
+from polyrhythm.methods.capacity.base import LEVELS
+from polyrhythm.methods.capacity.random_width import RandomWidth
+from polyrhythm.methods.capacity.rolling_window import RollingWindow
+from polyrhythm.methods.capacity.width_prefix import WidthPrefix
+from polyrhythm.methods.papers.common import Common, Preset, recipe
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.weighing import Equal
+
+_HETEROFL = Common(epochs=5, batch=10, momentum=0.9, weight_decay=5e-4, clip=1.0)
+
+By = Literal["clients", "memory", "speed"]
+
+
+def heterofl(
+    *,
+    ratio: float | tuple[float, ...] = LEVELS,
+    by: By = "clients",
+    redrawn: bool = False,
+    scaler: bool = True,
+    preset: Preset = None,
+    **common: Unpack[Common],
+) -> Recipe:
+    """HeteroFL: every client trains the first units of each layer, as many as it can (Diao, Ding, Tarokh, ICLR 2021).
+
+    Args:
+        ratio: the widths; a list is dealt to clients.
+        by: to whom which: "clients" in equal parts, "memory" or "speed" of the fleet's devices.
+        redrawn: deals anew for each version, the paper's dynamic assignment.
+        scaler: multiplies what narrower layers give by 1 / r in training.
+        preset: "paper": 5 epochs of batch 10, momentum 0.9, weight decay 5e-4, gradients clipped to length 1.
+        common: settings of every recipe, see `Common`.
+    """
+    part = WidthPrefix(ratio=ratio, by=by, redrawn=redrawn, scaler=scaler)
+    return recipe("heterofl", common, preset=preset, paper=_HETEROFL, sharing=Equal(), capacity=part)
+
+
+def fedrolex(
+    *,
+    ratio: float | tuple[float, ...] = LEVELS,
+    by: By = "clients",
+    redrawn: bool = False,
+    scaler: bool = True,
+    **common: Unpack[Common],
+) -> Recipe:
+    """FedRolex: every client trains a window of each layer that rolls on (Alam, Liu, Yan, Zhang, NeurIPS 2022).
+
+    Args:
+        ratio: the widths; a list is dealt to clients.
+        by: to whom which: "clients" in equal parts, "memory" or "speed" of the fleet's devices.
+        redrawn: deals anew for each version.
+        scaler: multiplies what narrower layers give by 1 / r in training, as the authors' code does.
+        common: settings of every recipe, see `Common`.
+    """
+    part = RollingWindow(ratio=ratio, by=by, redrawn=redrawn, scaler=scaler)
+    return recipe("fedrolex", common, sharing=Equal(), capacity=part)
+
+
+def federated_dropout(
+    *, ratio: float | tuple[float, ...] = 0.75, shared: bool = False, **common: Unpack[Common]
+) -> Recipe:
+    """Federated Dropout: every client trains random units of each layer (Caldas et al., 2018).
+
+    Updates count by samples, as in FedAvg.
+
+    Args:
+        ratio: the share of units that is kept; a list is dealt to clients.
+        shared: draws once for all clients of a version.
+        common: settings of every recipe, see `Common`.
+    """
+    return recipe("federated_dropout", common, capacity=RandomWidth(ratio=ratio, shared=shared))
