@@ -21,6 +21,8 @@ ROUNDS = 40
 FLEET = pr.Fleet(devices=pr.fleet.Tiers()) | pr.fleet.FixedLinks(down=1e6, up=4e5, latency=0.02)
 LOOKS = pr.Evaluation(groups=True, measure=("update_similarity", "estimation_error", "sample_losses"))
 
+HIDDEN = pr.fedavg(cohort=5) | pr.parts.equal() | pr.parts.dp(noise=2.0, clip=0.5, delta=0.01)
+
 RECIPES: Mapping[str, pr.Recipe] = {
     "fedavg": pr.fedavg(cohort=5),
     "fedcl": pr.fedavg(cohort=5) | CriticalPeriods(watch=(FisherTrace(),)),
@@ -30,6 +32,8 @@ RECIPES: Mapping[str, pr.Recipe] = {
     "fedbuff": pr.fedbuff(concurrency=8, buffer=4),
     "tested": pr.fedavg(cohort=5),
     "proximal": pr.fedprox(cohort=5, mu=1.0),
+    "coins": HIDDEN | pr.parts.poisson(rate=0.25),
+    "cohorts": HIDDEN,
 }
 """The runs of the gallery: three seeds of each."""
 OWN_TESTS = ("tested", "proximal")
@@ -69,6 +73,7 @@ SHOWS: Mapping[str, Sequence[str]] = {
     "update_similarity": ("fedavg", "alt"),
     "estimation_error": ("ccfl",),
     "rate": ("fedavg",),
+    "epsilon": ("coins", "cohorts"),
 }
 """What each figure of the gallery is drawn from; `budgets` has runs of its own."""
 ONE_RUN = (

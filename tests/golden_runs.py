@@ -396,6 +396,11 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "server_adam": {"recipe": BASE | pr.parts.server_adam(bias_correction=True)},
     "server_amsgrad": {"recipe": BASE | pr.parts.server_amsgrad()},
     "server_extrapolation": {"recipe": BASE | pr.parts.server_extrapolation()},
+    "dp": {
+        "recipe": BASE | pr.parts.equal() | pr.parts.dp(noise=0.5, clip=0.5) | pr.parts.poisson(rate=0.3),
+        "rounds": 6,
+    },
+    "poisson": {"recipe": BASE | pr.parts.poisson(cohort=1), "rounds": 6},
     "server_momentum": {"recipe": BASE | pr.parts.server_momentum()},
     "server_sgd": {"recipe": BASE | pr.parts.server_sgd(lr=0.5)},
     "server_yogi": {"recipe": BASE | pr.parts.server_yogi()},
@@ -532,6 +537,11 @@ OTHERS: Mapping[str, dict[str, Any]] = {
     "batch normalisation, compressed and clipped": {
         "model": Normalised,
         "recipe": BASE | pr.parts.compress_int8() | pr.parts.clip_updates(norm=0.1),
+    },
+    "hidden clients that come and go": {
+        "recipe": BUFFERED | pr.parts.equal() | pr.parts.server_adam() | pr.parts.dp(noise=0.5, clip=0.5),
+        "fleet": COMES_AND_GOES | pr.fleet.Faults(dropout=0.1, nan=0.1),
+        "rounds": 8,
     },
     "another seed": {"seed": 7},
     "tags": {"federation": tags, "task": pr.task("multilabel", k=2)},
@@ -674,6 +684,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe moon", "recipe alt", "part curriculum"),
         *("part compress_top_k", "part partial_work", "all kinds of faults", "native engine"),
         *("recipe optimal_sampling", "recipe fedlalr", "recipe fedrep", "part personal_copy", "part personal_layers"),
+        "part dp",
     ),
     "in threads": ("widths in the native engine", "native engine", "native engine, rolling", "model lenet5"),
     "on Ray": (
@@ -684,6 +695,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         "part critical_periods",
         "part curriculum",
         "recipe fedrep",
+        "part dp",
     ),
     "killed and resumed": (
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe mifa", "recipe oort", "recipe alt"),
@@ -692,20 +704,30 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         *("part compress_int8", "part client_curriculum", "batch normalisation", "recipe f3ast", "recipe divfl"),
         *("recipe fedawe", "recipe optimal_sampling", "recipe refl"),
         *("recipe fedrep", "part personal_copy", "part personal_layers"),
+        *("part dp", "hidden clients that come and go"),
     ),
     "stopped and resumed": (
         *("recipe scaffold", "recipe fedasync", "recipe tifl", "recipe fedcl", "part on_arrival", "part deadline"),
         *("recipe local_only", "recipe power_of_choice", "native engine", "fleet Energy"),
+        *("part dp", "part poisson"),
     ),
-    "finished and extended": ("recipe fedavg", "recipe feddyn", "recipe fedbuff", "part server_adam"),
+    "finished and extended": ("recipe fedavg", "recipe feddyn", "recipe fedbuff", "part server_adam", "part dp"),
     "replayed": (
         *("recipe heterofl", "part rolling_window"),
         *("recipe fedavg", "recipe scaffold", "recipe fedbuff", "recipe afl", "recipe mifa", "all kinds of faults"),
         *("recipe f3ast", "recipe divfl", "recipe fedawe", "recipe optimal_sampling"),
         *("rolling, coming and going", "a deadline, faults and over-selection", "part compress_top_k"),
+        *("part dp", "part poisson", "hidden clients that come and go"),
     ),
-    "verified": ("recipe ccfl", "recipe cc_fedadam", "part on_arrival", "recipe local_only", "stacked engine"),
-    "on nodes": (*NODES, "recipe fedbn", "recipe ditto", "recipe fedlalr"),
+    "verified": (
+        "recipe ccfl",
+        "recipe cc_fedadam",
+        "part on_arrival",
+        "recipe local_only",
+        "stacked engine",
+        "part dp",
+    ),
+    "on nodes": (*NODES, "recipe fedbn", "recipe ditto", "recipe fedlalr", "part poisson"),
     "on Flower": NODES,
 }
 """Which runs are also carried out in other ways, to the same numbers."""

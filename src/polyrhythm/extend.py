@@ -11,6 +11,8 @@ neutral defaults: engines, estimates and a real federation's server decide by th
 - What hooks are given and give back: `Setup`, `State`, `Visit`, `Outcome`, `Report`, `Release`, `Facts`,
   `InvitationContext`, `Invitation`, `Plan`, `Stop`, `Substitute`, `SubstituteKind`, `ReleaseContext`, `Push`,
   `BatchView`, `Lens`, `Progress`, `Packed`, `Fault`.
+- What a part does to the privacy of clients, `privacy` of its class: `INSIDE`, `AFTER`, or another `PrivacyEffect`; a
+  part that says nothing is refused with `dp`.
 - Annotations of settings: `Positive`, `NonNegative`, `Count`, `Fraction`, `Decay`.
 - Tools: `weighted_sum` over a fixed tree; `stream` and `torch_generator` for draws with a name; `to_train`;
   `UserError`.
@@ -37,6 +39,7 @@ from polyrhythm.methods.participation.base import (
     to_train,
 )
 from polyrhythm.methods.participation.critical_periods import Detector
+from polyrhythm.methods.privacy.effects import AFTER, INSIDE, PrivacyEffect
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import ReleaseContext, ReleaseModifier, ReleasePolicy
 from polyrhythm.methods.server_step import ServerStep
@@ -45,6 +48,8 @@ from polyrhythm.methods.work.base import Plan, Stop, Substitute, Work, WorkModif
 from polyrhythm.methods.work.budgets import Budgets
 
 __all__ = [
+    "AFTER",
+    "INSIDE",
     "BatchView",
     "Budgets",
     "Compression",
@@ -71,6 +76,7 @@ __all__ = [
     "ParticipationModifier",
     "Plan",
     "Positive",
+    "PrivacyEffect",
     "Progress",
     "Push",
     "Recipe",

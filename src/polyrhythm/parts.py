@@ -35,6 +35,7 @@ from polyrhythm.methods.participation.diverse_sampling import DiverseSampling as
 from polyrhythm.methods.participation.last_received import LastReceived as last_received
 from polyrhythm.methods.participation.loss_sampling import LossSampling as loss_sampling
 from polyrhythm.methods.participation.norm_sampling import NormSampling as norm_sampling
+from polyrhythm.methods.participation.poisson import Poisson as poisson
 from polyrhythm.methods.participation.rate_sampling import RateSampling as rate_sampling
 from polyrhythm.methods.participation.rolling import OnArrival as on_arrival
 from polyrhythm.methods.participation.rolling import Rolling as rolling
@@ -55,6 +56,7 @@ from polyrhythm.methods.release.base import OverSelect as over_select
 from polyrhythm.methods.release.base import TimeOut as time_out
 from polyrhythm.methods.release.base import WhenAll as when_all
 from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep as delay_adaptive_step
+from polyrhythm.methods.release.differential_privacy import Dp as dp
 from polyrhythm.methods.release.from_current import FromCurrent as from_current
 from polyrhythm.methods.release.last_models import LastModels as last_models
 from polyrhythm.methods.release.last_updates import LastUpdates as last_updates
@@ -108,6 +110,7 @@ __all__ = [
     "deadline",
     "delay_adaptive_step",
     "diverse_sampling",
+    "dp",
     "dynamic_regularisation",
     "epochs",
     "equal",
@@ -138,6 +141,7 @@ __all__ = [
     "personal_copy",
     "personal_first",
     "personal_layers",
+    "poisson",
     "power",
     "prox",
     "random_epochs",

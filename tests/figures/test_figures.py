@@ -38,7 +38,7 @@ PLAIN = pr.fedavg(cohort=2, epochs=1, batch=5)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two seeds of FedAvg, and one run each of CCFL, FedCL, FedBuff and a curriculum."""
+    """Two seeds of FedAvg, and one run each of CCFL, FedCL, FedBuff, a curriculum and hidden clients."""
     out = tmp_path_factory.mktemp("drawn")
     for seed in range(2):
         pr.run(experiment(recipe=PLAIN, seed=seed, fleet=TIERS, evaluation=EVERY, name="plain", rounds=5), out=out)
@@ -47,6 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "fedcl": pr.fedcl(cohort=2, batch=5),
         "fedbuff": pr.fedbuff(concurrency=3, buffer=2, batch=5),
         "curriculum": pr.curriculum_fl(cohort=2, batch=5),
+        "hidden": PLAIN | pr.parts.equal() | pr.parts.dp(noise=2.0),
     }.items():
         pr.run(experiment(recipe=recipe, fleet=TIERS, evaluation=EVERY, name=name, rounds=8), out=out)
     return out
@@ -188,7 +189,7 @@ def test_a_method_has_one_colour_wherever_it_is_drawn(folder: Path) -> None:
         drawn = figures.draw("accuracy", [*runs, *Run.find("fedcl", folder)]).to_dict()
         encoding = (drawn["layer"][-1] if "layer" in drawn else drawn)["encoding"]["color"]["scale"]
         assert dict(zip(encoding["domain"], encoding["range"], strict=True))[name] == colours[runs[0].id]
-    assert len(set(colours.values())) == 5
+    assert len(set(colours.values())) == 6
     assert figures.colours(Run.find("ccfl", folder)) == {r.id: colours[r.id] for r in Run.find("ccfl", folder)}
 
 

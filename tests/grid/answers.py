@@ -37,6 +37,7 @@ from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
 from polyrhythm.methods.participation.last_received import LastReceived
 from polyrhythm.methods.participation.loss_sampling import LossSampling
 from polyrhythm.methods.participation.norm_sampling import NormSampling
+from polyrhythm.methods.participation.poisson import Poisson
 from polyrhythm.methods.participation.rate_sampling import RateSampling
 from polyrhythm.methods.participation.rolling import Rolling
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
@@ -49,6 +50,7 @@ from polyrhythm.methods.personal.scope import PersonalLayers
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, MinReports, TimeOut, WhenAll
 from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
+from polyrhythm.methods.release.differential_privacy import Dp
 from polyrhythm.methods.release.from_current import FromCurrent
 from polyrhythm.methods.release.last_models import LastModels
 from polyrhythm.methods.release.last_updates import LastUpdates
@@ -100,6 +102,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (NormSampling(cohort=3, uploads=2, rescalings=4), SampledStaleness(max_delay=2)),
         (DiverseSampling(cohort=2), SampledStaleness(max_delay=2)),
         (Uniform(cohort=3), LastReceived()),
+        (Poisson(cohort=3), SampledStaleness(max_delay=2)),
         (Uniform(cohort=2), CriticalPeriods(), Rolling()),
         (Sweep(cohort=3), Rolling(once_per_buffer=True), SampledStaleness(max_delay=2)),
     ),
@@ -161,6 +164,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (Buffer(size=2), TrimmedMean(share=0.4)),
         (Buffer(size=2), UnlikeUpdates()),
         (WhenAll(), GeometricMedian(iterations=2)),
+        (WhenAll(), Equal(), Dp(noise=0.3, clip=0.5)),
     ),
     "server step": ((Sgd(),), (Momentum(),), (Adagrad(),), (Adam(),), (Yogi(),), (AMSGrad(),), (Extrapolation(),)),
     "compression": ((Lossless(),), (TopK(share=0.3),), (Int8(),)),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from laws.world import Federation, Shard, copied, same
-from polyrhythm.base.messages import Assignment, Report
+from polyrhythm.base.messages import Assignment, Report, Timer
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import Memory
 from polyrhythm.core.forecast import Pace
@@ -89,8 +89,13 @@ def travel(
     turn = server.begin(here.initial.weights, here.initial.buffers, here.roster)
     waiting: list[Assignment] = [*turn.assignments]
     while turn.state.version < VERSIONS:
-        assert waiting, f"version {turn.state.version}: nobody is invited"
         assert len(trip.reports) < 60, "no end"
+        if not waiting and turn.wake_up is not None:  # nobody was drawn for a version
+            turn = server.receive(kept(turn.state), Timer(time=turn.wake_up), here.roster)
+            waiting += turn.assignments
+            trip.models.append((turn.state.weights, turn.state.buffers))
+            continue
+        assert waiting, f"version {turn.state.version}: nobody is invited"
         assignment = waiting.pop(turn_of(len(waiting)))
         client = assignment.client
         memory = memories.get(client, Memory())

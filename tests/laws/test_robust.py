@@ -223,8 +223,8 @@ def test_what_is_far_beyond_the_limit_can_be_refused_with_all_that_it_says(which
     assert near(story.states[-1].parts["control_variates"]["control"], own)
 
 
-def _of_the_scaled(self: Releasing, parts: Any, release: Any) -> Tensor:
-    return _MEAN(replace(self, modifiers=tuple((k, m) for k, m in self.modifiers if not m.needs_all)), parts, release)
+def _of_the_scaled(self: Releasing, *given: Any) -> tuple[Any, Tensor]:
+    return _MEAN(replace(self, modifiers=tuple((k, m) for k, m in self.modifiers if not m.needs_all)), *given)
 
 
 @law(

@@ -233,6 +233,8 @@ class Federation:
             seed=self.seed,
             eligible=None if self.eligible is None else len(self.eligible),
             axes=_axes(self.net, self.dtype),
+            places=tuple((segment.offset, segment.size) for segment in layout.segments),
+            steady=self.fleet.steady,
         )
 
 

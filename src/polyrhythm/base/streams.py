@@ -41,6 +41,7 @@ Purpose = Literal[
     "search",
     "measure",
     "capacity",
+    "noise",
 ]
 
 

@@ -17,6 +17,7 @@ from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.fleet import Fleet
 from polyrhythm.results import Run, tables
+from polyrhythm.results.privacy_tables import answers
 from polyrhythm.runs.comparison import spread
 from polyrhythm.runs.costs import decimals, lines
 
@@ -55,7 +56,7 @@ def print_result(console: Console, run: Run, summary: Mapping[str, Any], out: st
         console,
         {
             "status": f"{summary['status']}: {summary['reason']}",
-            **run.view.said_of_tests,
+            **run.view.said,
             f"final {in_words(str(summary['headline']))}": _number(final),
             f"mean of last {averaged}": "none"
             if mean is None
@@ -68,7 +69,17 @@ def print_result(console: Console, run: Run, summary: Mapping[str, Any], out: st
             "record": how_to_show(run.id, out),
         },
     )
+    if statement := summary.get("privacy"):
+        print_privacy(console, statement)
     console.print()
+
+
+def print_privacy(console: Console, statement: Mapping[str, Any]) -> None:
+    """The privacy statement of a run: the paragraph, and the table."""
+    console.print()
+    console.print(str(statement["text"]), markup=False, highlight=False)
+    console.print()
+    print_rows(console, answers(statement))
 
 
 def print_spread(console: Console, summaries: Sequence[Mapping[str, Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen, print_json
+from polyrhythm.cli.run_display import print_privacy
 from polyrhythm.cli.run_words import draw_scores, line_of
 from polyrhythm.results import Run
 from polyrhythm.runs.costs import CostToGoal, On
@@ -33,6 +34,8 @@ def show_run(reference: str | None, out: str, *, to: float | None = None, on: On
             screen.print(f"{label}: {text}", highlight=False)
     for notice in run.notices:
         screen.note(notice)
+    if statement := run.summary.get("privacy"):
+        print_privacy(screen, statement)
     draw_scores(screen, run)
 
 

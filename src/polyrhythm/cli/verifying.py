@@ -74,14 +74,17 @@ def server_of(run: Run, trust: Trust) -> ServerSide:
     if configuration.init is not None:
         module = load_weights(module, configuration.init, configuration.init_skip)
     engine, recipe = TorchEngine(module, names.task(start.task)), names.recipe(configuration.method, trust)
+    fleet = names.fleet(configuration.fleet, trust)
     setup = Setup(
         size=engine.layout.size,
         dtype=engine.layout.dtype,
         population=start.population,
         total_rounds=configuration.rounds,
         seed=configuration.seed,
-        budgets=names.fleet(configuration.fleet, trust).budgets,
+        budgets=fleet.budgets,
         eligible=len(start.clients),
+        places=tuple((segment.offset, segment.size) for segment in engine.layout.segments),
+        steady=fleet.steady,
     )
     return ServerSide(recipe=recipe, setup=setup, engine=engine, initial=start.initial, clients=start.clients)
 

@@ -28,7 +28,8 @@ class Readiness:
     def ready(self, state: ServerState, event: Event, *, refills: bool = True) -> bool:
         """Whether a version is made of what has arrived."""
         if not (state.invited or state.training or state.waiting or state.refused or state.resting):
-            return False  # nobody has been invited yet, or everybody's answer went into the last version
+            # Nobody has been invited yet, or everybody's answer went into the last version; or nobody was drawn for it.
+            return self.recipe.participation.may_be_empty and isinstance(event, Timer)
         due, elapsed = self.recipe.due, event.time - state.began
         if due is not None:
             # began + due - began may be a hair more or less than due.

@@ -18,7 +18,7 @@ from polyrhythm.base.messages import Arrived, Assignment, Event, Fault, Lost, Re
 from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.core.readiness import Readiness
 from polyrhythm.core.server_state import Flight, Record, Released, ServerDecision, ServerState, Verdict
-from polyrhythm.core.validation import before_use, on_arrival, unasked
+from polyrhythm.core.validation import UNUSABLE, before_use, nothing_of, on_arrival, unasked
 from polyrhythm.core.versions import Versions
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import Invitation, InvitationContext
@@ -142,12 +142,14 @@ class Server:
             state, assignments = self._sent(state, parts, invitations, event.time)
         else:
             state = replace_unchecked(state, parts=parts)
-        wanting = self.readiness.wanting(state) or not (assignments or state.training or state.measuring)
+        idle = not (assignments or state.training or state.measuring)
+        empty = idle and recipe.participation.may_be_empty  # then the version is over: it is told so at once
+        wanting = self.readiness.wanting(state) or (idle and not empty)
         return new_unchecked(
             ServerDecision,
             state=state,
             assignments=assignments,
-            wake_up=self.readiness.wake_up(state, event),
+            wake_up=event.time if empty else self.readiness.wake_up(state, event),
             wanting=wanting,
             released=released,
             verdict=verdict,
@@ -230,6 +232,9 @@ class Server:
                 report = mechanism.fill(setup, state.parts[key], report)
         if wrong is None and not silent:
             wrong = before_use(recipe, setup, self.layout, state.parts, report, state.buffers)
+        # Refused, it would change who else is in a version, by what the client's data are.
+        hidden = wrong is not None and recipe.releasing.private and wrong.kind in UNUSABLE
+        report = nothing_of(report, self.layout) if hidden else report
         parts, heard = state.parts, wrong is None and not silent
         if heard and (accepting := recipe.overriding("accept")):
             parts = {**parts, **{k: m.accept(setup, parts[k], report) for k, m in accepting}}
@@ -240,8 +245,8 @@ class Server:
             flight,
             accepted=heard,
             parts=parts,
-            waiting=(*state.waiting, report) if heard else state.waiting,
-            refused=state.refused if wrong is None else (*state.refused, (flight.client, wrong.words)),
+            waiting=(*state.waiting, report) if heard or hidden else state.waiting,
+            refused=state.refused if wrong is None or hidden else (*state.refused, (flight.client, wrong.words)),
             resting=self._resting(state, flight.client) if rests else state.resting,
         )
         return state, _acceptance(report) if wrong is None else refusal(report, wrong)

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.messages import Fault, Kind, Report, State
 from polyrhythm.base.vectors import Buffers, Layout, Slot, all_finite, content_of, first_non_finite, has_length
 from polyrhythm.methods.mechanism import Setup
@@ -28,6 +29,8 @@ from polyrhythm.methods.recipe import Recipe
 NOT_FINITE = "not a finite number"
 READ = ("not_finite", "missing", "too_far")
 """For what a report is refused whose update was of the model's layout, and was read."""
+UNUSABLE = ("not_finite", "too_far", "no_step", "samples")
+"""For what a report is refused because of what its client's data made of it."""
 
 
 class Asked(Protocol):
@@ -98,6 +101,13 @@ def before_use(
             if (found := mechanism.refuses(setup, parts[key], report)) is not None:
                 break
     return found
+
+
+def nothing_of(report: Report, layout: Layout) -> Report:
+    """A report in the place of one of which nothing can be used: an update of zero."""
+    return replace_unchecked(
+        report, update=layout.zeros(), buffers=(), extras={}, measures={}, loss=None, travel=0.0, pull=0.0, rate=0.0
+    )
 
 
 def checksum(report: Report) -> int:

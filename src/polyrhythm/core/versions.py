@@ -59,7 +59,8 @@ class Versions:
         )
         settled = replace_unchecked(settled, past=still_needed(settled))
         skipped, normalised, facts = self._counted(state, reports, refused)
-        if not reports:
+        private = self.recipe.releasing.private
+        if not reports and not private:
             if refused and all(reason.startswith(NOT_FINITE) for _, reason in refused):
                 raise RunFailed(
                     f"version {state.version + 1}: every update had to be dropped ({_reasons(refused)}). "
@@ -77,18 +78,23 @@ class Versions:
             name = first_non_finite(self.layout, stepped)
             if not name:
                 break
+            if private:  # whose update it was is nobody's business, and leaving it out would tell
+                raise self._failed(settled.version, name)
             worst = _largest(release)
             refused = (*refused, (worst.client, f"its update would leave no finite number in {name}"))
             reports = tuple(report for report in reports if report is not worst)
             if not reports:
-                raise RunFailed(
-                    f"version {settled.version}: the server step gave no finite number in {name}. The last good model "
-                    "is kept. The server's learning rate is too high, or its epsilon too small"
-                )
+                raise self._failed(settled.version, name)
             skipped, normalised, facts = self._counted(state, reports, refused)
         settled = replace_unchecked(settled, weights=stepped, buffers=buffers, parts=parts)
         used, note = None if skipped else release, held_back or self._why_unmoved(state, settled, release)
         return settled, Released(version=settled.version, release=used, refused=refused, note=note)
+
+    def _failed(self, version: int, name: str) -> RunFailed:
+        return RunFailed(
+            f"version {version}: the server step gave no finite number in {name}. The last good model "
+            "is kept. The server's learning rate is too high, or its epsilon too small"
+        )
 
     def _counted(
         self, state: ServerState, reports: tuple[Report, ...], refused: Refused
@@ -96,8 +102,9 @@ class Versions:
         """Why there is no step with some reports, if there is none; their shares; what weighing knows of them."""
         invited, part = self.recipe.participation, state.parts[self.recipe.inviting.key]
         facts = [facts_of(state.version, r, invited.weight(self.setup, part, r.client)) for r in reports]
-        normalised = shares(self.recipe.sharing.claims(facts)) if facts else None
-        if normalised is None or len(reports) < self.recipe.releasing.least:
+        normalised, releasing = shares(self.recipe.sharing.claims(facts)) if facts else None, self.recipe.releasing
+        counts = normalised is not None or releasing.private
+        if not counts or len(reports) < (0 if releasing.private and releasing.least == 1 else releasing.least):
             return self._why_skipped(state, reports, refused), normalised, facts
         return "", normalised, facts
 
@@ -113,6 +120,8 @@ class Versions:
         if not reports:
             if refused:
                 return f"nobody reported ({_reasons(refused)})"
+            if not state.invited and self.recipe.participation.may_be_empty:
+                return "nobody was drawn, or nobody of them is there"
             return "nobody reported in time" if state.training else "everybody was silent"
         if len(reports) < self.recipe.releasing.least:
             return f"reports: {len(reports)}, where at least {self.recipe.releasing.least} are needed"
@@ -156,10 +165,10 @@ class Versions:
     ) -> tuple[dict[str, State], Tensor, Buffers, str]:
         """The mechanisms' states, the weights and the buffers after a step; and why it was not taken, if it was not."""
         recipe, setup = self.recipe, self.setup
-        mean, nobody = recipe.releasing.mean(state.parts, release), None
+        (found, mean), nobody = recipe.releasing.mean(setup, state.parts, release), None
         if release.portions:
             mean, nobody = over_holders(mean, release)
-        parts: dict[str, State] = dict(state.parts)
+        parts: dict[str, State] = dict(found)
         for key, mechanism in recipe.overriding("before_step"):
             parts[key], mean = mechanism.before_step(setup, parts[key], release, mean)
         held_back = skipped or recipe.releasing.holds_back(setup, parts)

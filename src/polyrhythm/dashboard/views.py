@@ -61,7 +61,8 @@ class Standings:
             **{name: value for name, value in numbers.items() if name != "final_accuracy"},
             "digest": view.summary.get("digest"),
             "costs": view.costs,
-            "said": {} if view.status == "running" else view.said_of_tests,  # which takes a look at every client
+            # Of tests only in the end, as that takes a look at every client.
+            "said": view.said_of_privacy if view.status == "running" else view.said,
         }
         if view.last is None:
             return {**told, "version": None}

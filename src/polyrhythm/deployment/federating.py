@@ -146,6 +146,14 @@ def check(experiment: Experiment) -> None:
             why="it is a bound to compare with, in which nobody exchanges anything, or one client holds all data",
             fix="run it in the simulation",
         )
+    if recipe.releasing.private:
+        raise UserError(
+            f"{recipe.title} in a real federation",
+            expected="a simulation",
+            why="the noise of dp follows from the seed, which every node's configuration has: whoever knows it can "
+            "take the noise away",
+            fix="run it in the simulation, or leave dp out",
+        )
     if not recipe.participation.invites:
         raise UserError(
             f"{recipe.title} in a real federation",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 from polyrhythm.base.metric_names import FALLING
+from polyrhythm.core.server_state import ServerState
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.privacy import Privacy
 from polyrhythm.runs.records import VersionRecord
 from polyrhythm.runs.summary import Best
 
@@ -40,6 +42,11 @@ def without_looking(experiment: Experiment, version: int, time: float, updates: 
     if until.updates is not None and updates >= until.updates:
         return f"{updates} client updates were made"
     return ""
+
+
+def by_privacy(privacy: Privacy | None, state: ServerState) -> str:
+    """Why a run ends with what its versions have cost in privacy; empty if it goes on, or hides nobody."""
+    return "" if privacy is None else privacy.why_end(state)
 
 
 def by_metric(experiment: Experiment, record: VersionRecord, best: Best | None) -> str:

@@ -220,11 +220,12 @@ def _check_end(experiment: Experiment) -> None:
     if rounds is None and not experiment.until.anything:
         raise UserError(
             "no end: neither rounds nor until",
-            expected="rounds=30, or until accuracy, time, updates or patience",
+            expected="rounds=30, or until accuracy, time, updates, patience or epsilon",
             why="the run would go on for ever",
             fix="give rounds=30",
         )
-    if rounds is None and not (experiment.until.judges or experiment.until.updates) and _timeless(experiment):
+    ends = experiment.until.judges or experiment.until.updates or experiment.until.epsilon
+    if rounds is None and not ends and _timeless(experiment):
         raise UserError(
             f"until time = {experiment.until.time:g} with a fleet whose visits take no time",
             expected="devices or links that take some",
@@ -237,6 +238,17 @@ def _check_end(experiment: Experiment) -> None:
             expected="the number of rounds",
             why="a schedule of this recipe follows the whole length of the run, which must be known from the start",
             fix="give rounds as well; until still ends the run earlier",
+        )
+
+
+def _check_budget(experiment: Experiment) -> None:
+    limit = experiment.until.epsilon
+    if limit is not None and not experiment.recipe.releasing.private:
+        raise UserError(
+            f"until epsilon = {limit:g} with {experiment.recipe.title}",
+            expected="a recipe with dp",
+            why="nothing is spent where nobody is hidden, and the run would never end by it",
+            fix="pipe dp(noise=1, clip=1, delta=1e-5) onto the recipe, or leave epsilon out",
         )
 
 
@@ -387,6 +399,7 @@ def _check_recipe(experiment: Experiment) -> None:
 _CHECKS = (
     _check_task,
     _check_end,
+    _check_budget,
     _check_metric,
     _check_expert,
     _check_score,

@@ -30,6 +30,9 @@ from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.first_batch import checked_on_first_batch
 from polyrhythm.experiments.parts_of_model import cost_of
+from polyrhythm.experiments.privacy import Privacy, privacy_of
+from polyrhythm.experiments.privacy import about as about_privacy
+from polyrhythm.experiments.setup import setup_of
 from polyrhythm.fleet import FleetState, Place
 from polyrhythm.methods.footprint import least_memory
 from polyrhythm.methods.mechanism import Model, Setup
@@ -67,6 +70,7 @@ class Prepared:
         crew: who carries out visits.
         axes: along what the model is cut, where clients train parts of it.
         ratios: how much of it each client's device can hold, where devices say so.
+        privacy: of clients; None where nobody is hidden.
     """
 
     experiment: Experiment
@@ -80,6 +84,7 @@ class Prepared:
     crew: ExecutionPlan
     axes: Axes | None = None
     ratios: tuple[float, ...] | None = None
+    privacy: Privacy | None = None
 
     @property
     def recipe(self) -> Recipe:
@@ -94,18 +99,7 @@ class Prepared:
     @property
     def setup(self) -> Setup:
         """What the cores need to know of the whole run."""
-        experiment, layout = self.experiment, self.chosen.engine.layout
-        return Setup(
-            size=layout.size,
-            dtype=layout.dtype,
-            population=experiment.federation.clients,
-            total_rounds=experiment.rounds,
-            seed=experiment.seed,
-            budgets=experiment.fleet.budgets,
-            eligible=len(self.eligible),
-            axes=self.axes,
-            ratios=self.ratios,
-        )
+        return setup_of(self.experiment, self.chosen.engine.layout, len(self.eligible), self.axes, self.ratios)
 
     def meter(self, layout: Layout | None = None, scope: Scope | None = None) -> Meter:
         """What measures visits.
@@ -177,6 +171,7 @@ class Prepared:
             self._about_modes,
             self._about_engine,
             self._about_expert,
+            lambda: about_privacy(self.privacy),
         )
         return (*notes, *self.chosen.notes, *(note for tell in about for note in tell()))
 
@@ -322,6 +317,7 @@ def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
         crew=_crew(experiment, execution, chosen, len(eligible)),
         axes=axes,
         ratios=ratios,
+        privacy=privacy_of(experiment, setup_of(experiment, layout, len(eligible), axes, ratios), layout),
     )
 
 

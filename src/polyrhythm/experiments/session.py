@@ -238,6 +238,7 @@ class _Session:
             self.ledger.released(moment.time)
             made = moment.turn.state.version
             reason = ending.without_looking(self.experiment, made, moment.time, self.ledger.client_updates)
+            reason = reason or ending.by_privacy(self.prepared.privacy, moment.turn.state)
             version = self.versions.of(
                 moment,
                 wall=self._wall(),
@@ -335,7 +336,9 @@ class _Session:
         fields = self._summary.fields(digest=self.versions.digest(), wall_seconds=self._wall())
         deaths = 0 if self.executor is None else self.executor.deaths
         who = {"driver": self.who[0], "workers": self.who[1], "worker_deaths": deaths}
-        return {**fields, **who, "engine": self.prepared.chosen.kind}
+        hidden = self.prepared.privacy
+        told = {} if hidden is None else hidden.fields(self.versions.server)
+        return {**fields, **told, **who, "engine": self.prepared.chosen.kind}
 
     def _under_way(self, now: float) -> Iterator[Underway]:
         """Visits that set out before now, and are not over."""

@@ -27,6 +27,8 @@ class Until(Settings):
             model apart. A resumed run ends at the same version.
         metric: that `accuracy` and `patience` go by: one that the task measures, such as "auc", or "loss", "rmse" or
             "mae", of which less is better; None for the task's headline.
+        epsilon: what may be spent of the privacy of clients (`dp`): the run ends before the version that might take it
+            beyond.
     """
 
     accuracy: Annotated[float, Le(1)] | None = None
@@ -34,11 +36,16 @@ class Until(Settings):
     updates: Count | None = None
     patience: Count | None = None
     metric: Name | None = None
+    epsilon: Positive | None = None
 
     @property
     def anything(self) -> bool:
         """Whether there is a condition at all."""
-        return any(value is not None for value in (self.accuracy, self.time, self.updates, self.patience))
+        return any(value is not None for value in self._ends)
+
+    @property
+    def _ends(self) -> tuple[float | None, ...]:
+        return self.accuracy, self.time, self.updates, self.patience, self.epsilon
 
     @property
     def judges(self) -> bool:

@@ -25,6 +25,7 @@ from polyrhythm.figures import (
     groups,
     pareto,
     participation,
+    privacy,
     time_to,
     updates,
 )
@@ -64,6 +65,7 @@ _ALL = (
     *(*curves.FIGURES, *cohorts.FIGURES, *participation.FIGURES, *effort.FIGURES),
     *(*clients.FIGURES, *classes.FIGURES, *devices.FIGURES),
     *(*clock.FIGURES, *curricula.FIGURES, *groups.FIGURES, *updates.FIGURES),
+    *privacy.FIGURES,
     *(*time_to.FIGURES, *pareto.FIGURES, *forest.FIGURES),
 )
 _ORDER = (
@@ -72,7 +74,7 @@ _ORDER = (
     *("cohort", "critical_periods", "participation", "visits", "lorenz", "epochs", "drift", "timeline"),
     *("staleness", "staleness_over_time", "buffer", "energy", "battery"),
     *("labels", "pacing", "sample_losses", "samples"),
-    *("budgets", "update_similarity", "estimation_error", "rate"),
+    *("budgets", "update_similarity", "estimation_error", "rate", "epsilon"),
 )
 CATALOGUE: Mapping[str, Figure] = {name: figure for name in _ORDER for figure in _ALL if figure.name == name}
 """Every figure by name, in the order in which a reader wants them."""

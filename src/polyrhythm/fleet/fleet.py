@@ -50,6 +50,11 @@ class Fleet(Settings):
         return self.availability.always and not self.faults.crash and self.energy.battery is None
 
     @property
+    def steady(self) -> bool:
+        """Whether nobody is ever away, and nothing goes wrong."""
+        return self.everybody_is_there and self.faults == Faults()
+
+    @property
     def in_words(self) -> str:
         """Its parts as one writes them, without those and the settings that are at their defaults."""
         given = ((f.default, getattr(self, f.name)) for f in dataclasses.fields(self))

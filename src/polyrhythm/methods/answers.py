@@ -21,7 +21,12 @@ from polyrhythm.methods.participation.base import OfParticipation, Participation
 from polyrhythm.methods.personal.models import GlobalModel, PersonalModel
 from polyrhythm.methods.personal.phases import PersonalFirst
 from polyrhythm.methods.personal.scope import Everything, Scope
+from polyrhythm.methods.privacy import accounting
+from polyrhythm.methods.privacy.account import Account
+from polyrhythm.methods.privacy.accounting import Sampling
+from polyrhythm.methods.privacy.laws import law_of
 from polyrhythm.methods.release.base import ReleaseModifier, ReleasePolicy, WhenAll
+from polyrhythm.methods.release.differential_privacy import Dp
 from polyrhythm.methods.server_step import ServerStep, Sgd
 from polyrhythm.methods.together import Inviting, Planning, Releasing
 from polyrhythm.methods.weighing import BySamples, Scaling, Sharing
@@ -101,8 +106,40 @@ class Answers(Settings):
 
     def server_start(self, setup: Setup) -> dict[str, State]:
         """The server's states of all mechanisms before the first version, by key."""
-        setup = dataclasses.replace(setup, cohort=self.cohort)
+        sampling = self.sampling(setup) if self.releasing.private else None
+        setup = dataclasses.replace(setup, cohort=self.cohort, sampling=sampling)
         return {key: mechanism.server_start(setup) for key, mechanism in self._keyed}
+
+    def sampling(self, setup: Setup) -> Sampling:
+        """How clients come into versions, for the accounting of `dp`.
+
+        Raises:
+            UserError: a part or a combination of parts that cannot be accounted for.
+        """
+        law, holders = law_of(self, steady=setup.steady), setup.holders
+        rate = self.participation.chance(holders) if self.participation.may_be_empty else 1.0
+        size = self.cohort
+        if self.release.release_size is not None:  # without places that are filled, no more than a cohort is waited for
+            size = self.release.release_size if self.fills_places else min(size, self.release.release_size)
+        return Sampling(
+            law=law,
+            population=holders,
+            cohort=rate * holders if self.participation.may_be_empty else float(min(size, holders)),
+            rate=rate if law == "poisson" else 1.0,
+        )
+
+    def account(self, setup: Setup) -> Account | None:
+        """The account of its clients' privacy; None if nobody is hidden.
+
+        Raises:
+            UserError: there is none that could be kept, or dp-accounting is not installed.
+        """
+        hiding = self.of(Dp)
+        if not hiding:
+            return None
+        accounting.library()
+        key, part = hiding[0]
+        return part.account(key, self.sampling(setup), setup.total_rounds)
 
     def key_of(self, mechanism: Mechanism) -> str:
         """The key of one of this recipe's own mechanisms."""

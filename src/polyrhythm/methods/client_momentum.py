@@ -12,6 +12,7 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.methods.correction import DRIFT, Correction, Push
 from polyrhythm.methods.mechanism import Need, Release, Setup
+from polyrhythm.methods.privacy.effects import refused
 
 
 @final
@@ -40,6 +41,9 @@ class ClientMomentum(Correction):
 
     decides = DRIFT
     of_a_release = True
+    privacy = refused(
+        "the momentum that it sends is divided by how far clients went, without noise", "take server_momentum"
+    )
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"})

@@ -18,6 +18,7 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.vectors import Layout, Segment, Spans
 from polyrhythm.methods.mechanism import Mechanism
+from polyrhythm.methods.privacy.effects import INSIDE, inside
 from polyrhythm.methods.work.budgets import EPSILON, Share
 
 
@@ -69,6 +70,8 @@ class Compression(Mechanism):
 @dataclass(frozen=True, kw_only=True)
 class Lossless(Compression):
     """The update travels as it is: exactly no compression. No state; one vector of bytes."""
+
+    privacy = INSIDE
 
     def pack(self, layout: Layout, state: State, update: Tensor, idle: Spans = ()) -> tuple[State, Packed]:
         return state, Packed(update=update)
@@ -141,6 +144,8 @@ class TopK(Lossy):
 
     share: Share = 0.01
 
+    privacy = inside("decodes an update before it is clipped")
+
     def encode(self, layout: Layout, vector: Tensor, idle: Spans) -> tuple[Tensor, int]:
         # Places that cannot be sent are smaller than any that can; what is no number must be sent, to be found out.
         magnitude = torch.full_like(vector, -1.0)
@@ -178,6 +183,8 @@ class Int8(Lossy):
     Reference: Seide et al., "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed
     Training of Speech DNNs", Interspeech 2014, section 3 (error feedback), with 8 bits in place of one.
     """
+
+    privacy = inside("decodes an update before it is clipped")
 
     def encode(self, layout: Layout, vector: Tensor, idle: Spans) -> tuple[Tensor, int]:
         decoded = torch.zeros_like(vector)

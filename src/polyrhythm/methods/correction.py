@@ -21,6 +21,7 @@ from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.base.sums import mean_of_moved, weighted_sum
 from polyrhythm.base.vectors import clear_
 from polyrhythm.methods.mechanism import Mechanism, Need, Outcome, Release, Setup
+from polyrhythm.methods.privacy.effects import INSIDE, refused
 
 
 @final
@@ -109,6 +110,8 @@ class Prox(Correction):
 
     mu: NonNegative = 0.01
 
+    privacy = INSIDE
+
     @property
     def pull(self) -> float:
         return self.mu
@@ -139,6 +142,10 @@ class ControlVariates(Correction):
 
     decides = DRIFT
     of_a_release = True
+    privacy = refused(
+        "each client sends a second vector, which would go into everybody's correction without noise",
+        "take prox or model_contrast",
+    )
 
     @property
     def of_whole_models(self) -> bool:
@@ -210,6 +217,9 @@ class VarianceReduction(Correction):
 
     decides = DRIFT
     of_a_release = True
+    privacy = refused(
+        "the server sends each client a drift made of updates without noise", "take prox or model_contrast"
+    )
 
     @property
     def of_whole_models(self) -> bool:
@@ -262,6 +272,8 @@ class DynamicRegularisation(Correction):
     """
 
     alpha: Positive = 0.1
+
+    privacy = refused("the server's memory h is made of updates without noise", "take prox or model_contrast")
 
     @property
     def pull(self) -> float:
@@ -319,6 +331,8 @@ class ModelContrast(Correction):
     mu: NonNegative = 1.0
     temperature: Positive = 0.5
     layer: str = "projection"
+
+    privacy = INSIDE
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"previous"})

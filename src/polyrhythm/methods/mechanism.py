@@ -28,6 +28,8 @@ from polyrhythm.base.messages import Fault, Model, Report, State
 from polyrhythm.base.portions import Axes, Portion
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.vectors import Spans
+from polyrhythm.methods.privacy.accounting import Sampling
+from polyrhythm.methods.privacy.effects import UNSAID, PrivacyEffect
 from polyrhythm.methods.work.budgets import Budgets
 
 DEFAULT_COHORT = 10
@@ -63,6 +65,10 @@ class Setup:
         budgets: how much each client can afford, where the fleet says so.
         eligible: how many of the clients hold data; None for all.
         cohort: m, how many a version invites as far as the settings say; in `server_start` that of the recipe.
+        places: where parameters lie in a vector; () where it is not said, and all of it is one.
+        steady: whether everybody is always there, and every visit comes to its end.
+        sampling: how clients come into versions, as accounting for privacy has it; in `server_start` of a recipe with
+            `dp`.
         table: makes an empty table of vectors by client, which the server may keep; persistent, as a `Map` is.
         axes: along which the model is cut, where clients train parts of it.
         ratios: how much of the model each client's device can hold, where devices say so; of every client.
@@ -76,6 +82,9 @@ class Setup:
     budgets: Budgets | None = None
     eligible: int | None = None
     cohort: int = DEFAULT_COHORT
+    places: Spans = ()
+    steady: bool = False
+    sampling: Sampling | None = None
     table: Callable[[], Map[int, Tensor]] = field(default=Map, compare=False, repr=False)
     axes: Axes | None = field(default=None, compare=False, repr=False)
     ratios: tuple[float, ...] | None = field(default=None, repr=False)
@@ -189,6 +198,13 @@ class Mechanism(Settings):
 
     of_all_clients: ClassVar[bool] = False
     """Whether it means over all clients that hold data, heard or not, so that they must weigh equally."""
+
+    privacy: ClassVar[PrivacyEffect] = UNSAID
+    """What it does to the privacy of clients, which `dp` must know: a part that says nothing is refused with it."""
+
+    def under_privacy(self) -> PrivacyEffect:
+        """The same, where that depends on its settings."""
+        return self.privacy
 
     @property
     def of_whole_models(self) -> bool:

@@ -11,6 +11,7 @@ from immutables import Map
 from polyrhythm.base.messages import Facts, State
 from polyrhythm.base.settings import Count
 from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.privacy.effects import timed
 from polyrhythm.methods.weighing import Scaling
 
 
@@ -37,6 +38,7 @@ class ParticipationIntervals(Scaling):
     cutoff: Count | None = 50
 
     of_all_clients = True
+    privacy = timed("scales updates by how many are in the version, which tells of coins")
 
     def server_start(self, setup: Setup) -> State:
         return {"heard": Map()}

@@ -17,11 +17,13 @@ from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.personal.models import GlobalModel
 from polyrhythm.methods.personal.phases import PersonalFirst
 from polyrhythm.methods.personal.scope import Everything
+from polyrhythm.methods.privacy.laws import law_of
 from polyrhythm.methods.release.base import OverSelect
+from polyrhythm.methods.release.differential_privacy import Dp
 from polyrhythm.methods.release.robust import ClipUpdates, Middle
 from polyrhythm.methods.server_step import ServerStep, Sgd
 from polyrhythm.methods.shared_moments import SharedMoments
-from polyrhythm.methods.weighing import Equal, PerStep
+from polyrhythm.methods.weighing import BySamples, Equal, PerStep, Sharing
 from polyrhythm.methods.work.base import OfWork, WorkModifier
 from polyrhythm.methods.work.budgets import EPSILON
 from polyrhythm.methods.work.skip_and_estimate import SkipAndResendModel, Skipping
@@ -260,6 +262,47 @@ def _nobody_is_called(recipe: Answers) -> None:
         )
 
 
+def _coins_are_for_versions(recipe: Answers) -> None:
+    if not recipe.participation.may_be_empty:
+        return
+    coins = recipe.participation.label()
+    sizing = next((p.label() for p in recipe.parts() if p.decides == HOW_MANY), "")
+    surplus = next((p.label() for p in recipe.parts() if isinstance(p, OverSelect)), "")
+    if other := recipe.filling or sizing or surplus:
+        raise UserError(
+            f"{other} with {coins}",
+            expected="one of the two",
+            why="a coin decides for each client whether it is in a version: there is no cohort to fill or resize",
+            fix=f"leave {other} out, or take uniform in place of {coins}",
+        )
+
+
+def _privacy_is_accounted_for(recipe: Answers) -> None:
+    if not recipe.releasing.private:
+        return
+    law_of(recipe)
+    weighs = recipe.sharing
+    for _, dp in recipe.of(Dp):
+        _weighs_alike(dp, weighs)
+
+
+def _weighs_alike(dp: Dp, weighs: Sharing) -> None:
+    if dp.cap is None and not isinstance(weighs, Equal):
+        raise UserError(
+            f"dp with {weighs.label()}",
+            expected="clients that weigh equally, or a cap",
+            why="one client may move the mean by no more than another, however much data it holds",
+            fix="pipe equal onto the recipe as well, or give dp(cap=…), samples beyond which a client counts no more",
+        )
+    if dp.cap is not None and not isinstance(weighs, BySamples):
+        raise UserError(
+            f"dp(cap={dp.cap}) with {weighs.label()}",
+            expected="by_samples, or no cap",
+            why="the cap bounds what a client's number of samples does, and here that does nothing",
+            fix="leave cap out",
+        )
+
+
 def _enough_can_report(recipe: Answers) -> None:
     least, most = recipe.releasing.least, math.ceil(recipe.cohort * recipe.releasing.surplus - EPSILON)
     grows = any(p.decides == HOW_MANY for p in recipe.parts())
@@ -397,6 +440,8 @@ OF_THE_WHOLE: Rules = (
     _cohorts_are_chosen_whole,
     _rounds_are_over_selected,
     _memory_is_of_clients,
+    _coins_are_for_versions,
+    _privacy_is_accounted_for,
     _enough_can_report,
     _phases_are_of_two_parts,
 )

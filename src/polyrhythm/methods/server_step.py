@@ -18,6 +18,7 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Decay, NonNegative, Positive
 from polyrhythm.methods.mechanism import Mechanism, Release, Setup
+from polyrhythm.methods.privacy.effects import AFTER, refused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,8 @@ class Sgd(ServerStep):
 
     lr: Positive = 1.0
 
+    privacy = AFTER
+
     @property
     def reach(self) -> float:
         return self.lr
@@ -78,6 +81,8 @@ class Momentum(ServerStep):
     lr: Positive = 1.0
     beta: Decay = 0.9
     dampened: bool = False
+
+    privacy = AFTER
 
     def server_start(self, setup: Setup) -> State:
         return {"m": setup.zeros(wide=True)}
@@ -110,6 +115,9 @@ class Extrapolation(ServerStep):
     epsilon: NonNegative = 1e-3
 
     past_the_mean = True
+    privacy = refused(
+        "how far it goes follows from the lengths of updates without noise", "take server_adam or server_momentum"
+    )
 
     def server_start(self, setup: Setup) -> State:
         return {"square": 0.0, "factor": 1.0}
@@ -197,6 +205,8 @@ class Adagrad(Adaptive):
     lr: Positive = 0.1
     beta1: Decay = 0.0
 
+    privacy = AFTER
+
     def second(self, state: State, square: Tensor) -> dict[str, Tensor]:
         return {"v": state["v"] + square}
 
@@ -213,6 +223,8 @@ class Adam(Adaptive):
     """
 
     beta2: Decay = 0.99
+
+    privacy = AFTER
 
     def second(self, state: State, square: Tensor) -> dict[str, Tensor]:
         return {"v": torch.add(state["v"] * self.beta2, square, alpha=1 - self.beta2)}
@@ -235,6 +247,8 @@ class Yogi(Adaptive):
     """
 
     beta2: Decay = 0.99
+
+    privacy = AFTER
 
     def second(self, state: State, square: Tensor) -> dict[str, Tensor]:
         v = state["v"]
@@ -261,6 +275,8 @@ class AMSGrad(Adaptive):
     lr: Positive = 0.1
     beta2: Decay = 0.99
     epsilon_place: Literal["outside", "inside", "floor"] = "floor"
+
+    privacy = AFTER
 
     def server_start(self, setup: Setup) -> State:
         v = setup.zeros(wide=True) + self.initial

@@ -12,6 +12,7 @@ from polyrhythm.base.messages import Fault, Report, State
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.correction import Correction
 from polyrhythm.methods.mechanism import Outcome, Release, Setup
+from polyrhythm.methods.privacy.effects import refused
 
 SHARED: Mapping[str, tuple[str, ...]] = {"first": ("first",), "largest": ("second", "largest")}
 """What is shared, and what of the local optimiser begins with it."""
@@ -37,6 +38,7 @@ class SharedMoments(Correction):
     decides = "with which moments a client's optimiser begins"
     of_a_release = True
     past_the_mean = True
+    privacy = refused("each client sends more than its update, which would go into everybody's steps without noise")
 
     @property
     def extra_vectors(self) -> int:

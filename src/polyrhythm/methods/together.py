@@ -126,8 +126,20 @@ class Releasing:
         """What looks at all updates of a version at once, so that they cannot be summed as they come."""
         return next((m for _, m in self.modifiers if m.needs_all), None)
 
-    def mean(self, parts: States, release: Release) -> Tensor:
-        """What the server is to step on, before other mechanisms change it: the middle of the shortened updates [P]."""
+    @cached_property
+    def private(self) -> bool:
+        """Whether what single clients say is hidden."""
+        return any(m.private for _, m in self.modifiers)
+
+    def mean(self, setup: Setup, parts: States, release: Release) -> tuple[States, Tensor]:
+        """What the server is to step on, before other mechanisms change it: the middle of the shortened updates [P].
+
+        Beside it the states of all parts, the same object where nothing changed.
+        """
+        for key, modifier in self.modifiers:
+            if (hidden := modifier.private_mean(setup, parts[key], release)) is not None:
+                state, mean = hidden
+                return {**parts, key: state}, mean
         scales: Sequence[float] = release.scales
         for key, modifier in self.modifiers:
             if (limits := modifier.limits(parts[key], release)) is not None:
@@ -135,8 +147,8 @@ class Releasing:
         updates = release.updates()
         for _, modifier in self.modifiers:
             if (middle := modifier.centre(updates, release.shares, scales)) is not None:
-                return middle
-        return weighted_sum(updates, [a * b for a, b in zip(release.shares, scales, strict=True)])
+                return parts, middle
+        return parts, weighted_sum(updates, [a * b for a, b in zip(release.shares, scales, strict=True)])
 
     def stride(self, release: Release) -> float:
         """Which share of its way the server goes with a release."""

@@ -15,6 +15,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Facts, State
 from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.methods.mechanism import Mechanism, Need, Setup
+from polyrhythm.methods.privacy.effects import inside, refused
 
 Rule = Literal["polynomial", "hinge", "cutoff", "delay_adaptive", "catch_up", "constant"]
 
@@ -41,6 +42,8 @@ class BySamples(Sharing):
     2017, Algorithm 1.
     """
 
+    privacy = inside("counts a client by its samples, up to a cap")
+
     def claims(self, facts: Sequence[Facts]) -> list[float]:
         return [float(f.num_samples) for f in facts]
 
@@ -49,6 +52,8 @@ class BySamples(Sharing):
 @dataclass(frozen=True, kw_only=True)
 class Equal(Sharing):
     """Shares 1 / |S|: the mean over clients. No state."""
+
+    privacy = inside("counts clients alike")
 
     def claims(self, facts: Sequence[Facts]) -> list[float]:
         return [1.0 for _ in facts]
@@ -66,6 +71,8 @@ class AsInvited(Sharing):
 
     With any other participation every weight is 1: exactly `equal`. No state.
     """
+
+    privacy = refused("for how many clients one stands has no bound", "pipe equal onto the recipe")
 
     def claims(self, facts: Sequence[Facts]) -> list[float]:
         return [f.weight for f in facts]
@@ -119,6 +126,8 @@ class NormalisedAveraging(Scaling):
 
     effective: Literal["auto", "travel", "steps"] = "auto"
 
+    privacy = refused("one client's steps are in everybody's scale, so that it moves more than its own update")
+
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"})
 
@@ -148,6 +157,8 @@ class PerStep(Scaling):
     """
 
     divide: Literal["steps", "travel", "none"] = "steps"
+
+    privacy = inside("scales an update before it is clipped")
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"}) if self.divide == "travel" else frozenset()
@@ -201,6 +212,8 @@ class Staleness(Scaling):
     rule: Rule = "polynomial"
     a: Positive | None = None
     b: NonNegative | None = None
+
+    privacy = inside("scales an update before it is clipped")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,7 @@ from typing import final
 from polyrhythm.base.errors import UserError
 from polyrhythm.report import record
 from polyrhythm.report.record import Recipe
-from polyrhythm.results import Comparison, Run, fairness_tables, result_tables
+from polyrhythm.results import Comparison, Run, fairness_tables, privacy_tables, result_tables
 from polyrhythm.results.tables import Table
 from polyrhythm.results.verdict import verdict
 from polyrhythm.runs.costs import On
@@ -96,18 +96,26 @@ def contents(
             fairness_tables.classes(found),
         ),
         "costs": (result_tables.costs(found), result_tables.took(found, on, to), result_tables.faults(found)),
+        "privacy": (privacy_tables.statements(found),),
         "setup": (result_tables.settings(found), record.common(found)),
         "record": (record.runs(found), record.machines(found)),
     }
-    titles = {"results": "Results", "costs": "Costs", "setup": "What was run", "record": "Runs and machines"}
+    titles = {
+        "results": "Results",
+        "costs": "Costs",
+        "privacy": "Privacy",
+        "setup": "What was run",
+        "record": "Runs and machines",
+    }
     return Contents(
         title=_title(found),
         about=_about(found),
         verdict=verdict(found, on, level),
         notices=record.notices(found),
         sections=tuple(
-            Section(name=name, title=titles[name], tables=tuple(table for table in given if table is not None))
+            Section(name=name, title=titles[name], tables=there)
             for name, given in tables.items()
+            if (there := tuple(table for table in given if table is not None))
         ),
         recipes=record.recipes(found),
         runs=tuple(record.every(found)),

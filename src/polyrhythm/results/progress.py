@@ -17,7 +17,9 @@ from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord
 
 @final
 class LiveProgress(Observer):
-    """One line in the terminal: round, loss, accuracy, client updates, time left. Silent when output goes elsewhere.
+    """One line in the terminal: round, loss, accuracy, client updates, privacy spent, time left.
+
+    Silent when output goes elsewhere.
 
     Args:
         console: where to draw; standard output by default.
@@ -36,14 +38,14 @@ class LiveProgress(Observer):
         if not self._console.is_terminal or self._console.is_dumb_terminal or "JPY_PARENT_PID" in os.environ:
             return
         self._headline = plan.headline
-        self._shown = {"loss": "–", "score": "–", "updates": "0"}
+        self._shown = {"loss": "–", "score": "–", "updates": "0", "privacy": ""}
         label = in_words(plan.headline)
         self._progress = Progress(
             TextColumn("round {task.completed:.0f}" + ("/{task.total:.0f}" if plan.rounds else "")),
             BarColumn(bar_width=None),
             TextColumn("loss {task.fields[shown][loss]}"),
             TextColumn(label + " [bold]{task.fields[shown][score]}[/]"),
-            TextColumn("{task.fields[shown][updates]} client updates"),
+            TextColumn("{task.fields[shown][updates]} client updates{task.fields[shown][privacy]}"),
             TextColumn("time left" if plan.rounds else "time"),
             TimeRemainingColumn(compact=True) if plan.rounds else TimeElapsedColumn(),
             console=self._console,
@@ -62,6 +64,8 @@ class LiveProgress(Observer):
         if record.train_loss is not None:
             self._shown["loss"] = decimals(record.train_loss)
         self._shown["updates"] = f"{record.client_updates:,}"
+        if (epsilon := record.measures.get("epsilon")) is not None:
+            self._shown["privacy"] = f", epsilon {decimals(epsilon)}"
         self._progress.update(self._task, completed=record.version, shown=self._shown)
 
     def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:

@@ -348,7 +348,7 @@ class RecordedRun(RecordedTables):
             **said.lines(self.first_name),
             "started": self.started,
             **numbers_of(view, self.headline),
-            **view.said_of_tests,
+            **view.said,
             **view.costs,
             "weights": weights or "none yet",
             "checkpoints": f"of version {there}" if there else "none",

@@ -93,8 +93,23 @@ class RunView:
         return result_rule.numbers(rows, self._row["headline"])
 
     @functools.cached_property
-    def said_of_tests(self) -> dict[str, str]:
-        """What must be known of the newest version's tests to read its numbers, in words, a line for each."""
+    def said(self) -> dict[str, str]:
+        """What must be known to read its numbers, in words, a line for each: of its last tests, and of privacy."""
+        return {**self._said_of_tests(), **self.said_of_privacy}
+
+    @property
+    def said_of_privacy(self) -> dict[str, str]:
+        """What its clients' privacy has cost, in words; nothing where nobody is hidden."""
+        if "privacy_law" in self.summary:
+            epsilon, delta = self.summary.get("epsilon"), self.summary.get("delta")
+            if epsilon is None:
+                return {"privacy": "none: dp adds no noise"}
+            kind = str((self.summary.get("privacy") or {}).get("guarantee") or "").partition(":")[0]
+            return {"privacy": f"epsilon {epsilon:.4g} at delta {delta:g}, {self.summary['privacy_law']}, {kind}"}
+        epsilon = ((self.last or {}).get("measures") or {}).get("epsilon")
+        return {} if epsilon is None else {"privacy": f"epsilon {epsilon:.4g} so far, by Renyi divergences"}
+
+    def _said_of_tests(self) -> dict[str, str]:
         last, headline = self.last or {}, self._row["headline"]
         test, own = last.get("test") or {}, last.get("clients") or {}
         said = {}

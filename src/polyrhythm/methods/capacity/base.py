@@ -19,6 +19,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.portions import Axes, Axis, Portion
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Mechanism, Setup
+from polyrhythm.methods.privacy.effects import INSIDE, refused
 from polyrhythm.methods.work.budgets import EPSILON
 
 Ratio = Annotated[float, Gt(0), Le(1)]
@@ -78,6 +79,8 @@ class Capacity(Mechanism):
 class Whole(Capacity):
     """Every client trains all of the model. No state."""
 
+    privacy = INSIDE
+
     @property
     def whole(self) -> bool:
         return True
@@ -118,6 +121,7 @@ class Widths(Capacity):
     scaler: bool = False
 
     of_a_release = True
+    privacy = refused("each weight is divided by how many train it, which is told without noise")
 
     def __post_init__(self) -> None:
         super().__post_init__()

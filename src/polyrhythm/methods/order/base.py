@@ -11,6 +11,7 @@ from annotated_types import Ge
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Mechanism, Need, Visit
 from polyrhythm.methods.order.pacing import Pacing
+from polyrhythm.methods.privacy.effects import INSIDE
 
 
 class Lens(Protocol):
@@ -86,6 +87,8 @@ class Order(Mechanism):
 class Shuffled(Order):
     """Every sample once, in a fresh uniform order for every pass. No state."""
 
+    privacy = INSIDE
+
     @property
     def complete(self) -> bool:
         return True
@@ -132,6 +135,8 @@ class Curriculum(Order):
     refresh: Literal["pass", "step"] = "pass"
     least: Annotated[int, Ge(1)] = 32
     restart: Literal["visit", "training"] = "visit"
+
+    privacy = INSIDE
 
     @property
     def complete(self) -> bool:

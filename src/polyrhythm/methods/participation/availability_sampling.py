@@ -12,6 +12,7 @@ from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import InvitationContext, Invitations, Participation, to_train
+from polyrhythm.methods.privacy.effects import drawing
 
 
 @final
@@ -41,6 +42,8 @@ class AvailabilitySampling(Participation):
 
     cohort: Count | None = None
     rest: Annotated[int, Ge(0)] = 5
+
+    privacy = drawing("bounded", "whoever is rarest there comes first")
 
     @property
     def of_rounds(self) -> bool:

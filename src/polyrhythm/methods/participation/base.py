@@ -17,6 +17,7 @@ from polyrhythm.base.settings import Count
 from polyrhythm.base.streams import FewIntegers, Integers, stream
 from polyrhythm.base.vectors import Buffers
 from polyrhythm.methods.mechanism import DEFAULT_COHORT, Mechanism, Modifier, Setup
+from polyrhythm.methods.privacy.effects import drawing
 from polyrhythm.methods.work.budgets import EPSILON
 
 
@@ -182,6 +183,15 @@ class Participation(OfParticipation):
         return False
 
     @property
+    def may_be_empty(self) -> bool:
+        """Whether a version to which it invites nobody is over at once, rather than waiting for somebody."""
+        return False
+
+    def chance(self, holders: int) -> float:
+        """The chance of each client to be drawn for a version, where a coin of its own decides; else 1."""
+        return 1.0
+
+    @property
     def size(self) -> int:
         """How many clients one version invites, as far as the settings say."""
         return getattr(self, "cohort", None) or DEFAULT_COHORT
@@ -236,6 +246,8 @@ class Uniform(Participation):
 
     cohort: Count | None = None
 
+    privacy = drawing("fixed_size", "draws so many clients, without replacement")
+
     def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
         places = context.places(self.size)
         drawn = context.roster.draw(places, context.draws(setup), context.busy) if places else ()
@@ -258,6 +270,8 @@ class Sweep(Participation):
     """
 
     cohort: Count | None = None
+
+    privacy = drawing("bounded", "everybody once in a pass")
 
     def server_start(self, setup: Setup) -> State:
         return {"sweep": 0, "rest": []}

@@ -18,6 +18,7 @@ from polyrhythm.methods.participation.base import (
     Invitations,
     Participation,
 )
+from polyrhythm.methods.privacy.effects import PrivacyEffect, drawing, refused
 
 
 @final
@@ -54,6 +55,15 @@ class ClientCurriculum(Participation):
     @property
     def guesses(self) -> bool:
         return True
+
+    def under_privacy(self) -> PrivacyEffect:
+        if self.order == "random":
+            return drawing("bounded", "draws from a pool, everybody in it once")
+        return refused(
+            "who is invited follows from losses that clients measure and report without noise, so that one of them "
+            "would change who else takes part",
+            'set order="random", or take poisson or uniform',
+        )
 
     def needs(self) -> frozenset[Need]:
         expert = self.scores == "expert" and self.order != "random"

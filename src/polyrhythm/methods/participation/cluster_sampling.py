@@ -17,6 +17,7 @@ from polyrhythm.base.settings import Count
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import InvitationContext, Invitations, Participation, to_train
 from polyrhythm.methods.participation.ward import merged
+from polyrhythm.methods.privacy.effects import refused
 
 Bins = list[dict[int, int]]
 """For each place the clients that it may draw, with their masses."""
@@ -54,6 +55,11 @@ class ClusterSampling(Participation):
     cohort: Count | None = None
     by: Literal["samples", "updates"] = "samples"
     measure: Literal["angle", "l1", "l2"] = "angle"
+
+    privacy = refused(
+        "who is invited follows from how much data clients hold, or from their updates without noise",
+        "take poisson or uniform",
+    )
 
     @property
     def of_rounds(self) -> bool:

@@ -13,6 +13,7 @@ from polyrhythm.base.settings import Count, Fraction, Positive, Settings
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.participation.base import InvitationContext, ParticipationModifier
+from polyrhythm.methods.privacy.effects import refused, timed
 from polyrhythm.methods.work.budgets import EPSILON, part_of
 
 LEAST_NORM = 1e-7
@@ -151,6 +152,11 @@ class CriticalPeriods(ParticipationModifier):
     act: bool = True
     window: Count = 10
 
+    privacy = refused(
+        "how many are invited follows from gradients or Fisher traces that clients report without noise",
+        "take random_resize",
+    )
+
     def needs(self) -> frozenset[Need]:
         return self.detector.needs().union(*(detector.needs() for detector in self.watch))
 
@@ -240,6 +246,8 @@ class RandomResize(ParticipationModifier):
     down: Fraction = 0.3
     cap: Fraction = 1.0
     floor: Count = 1
+
+    privacy = timed("draws how many are invited")
 
     def __post_init__(self) -> None:
         super().__post_init__()

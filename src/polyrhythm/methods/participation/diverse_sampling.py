@@ -12,6 +12,7 @@ from polyrhythm.base.messages import Report, State
 from polyrhythm.base.settings import Count
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import InvitationContext, Invitations, Participation, to_train
+from polyrhythm.methods.privacy.effects import refused
 
 
 @final
@@ -40,6 +41,8 @@ class DiverseSampling(Participation):
     """
 
     cohort: Count | None = None
+
+    privacy = refused("who is invited follows from updates without noise", "take poisson or uniform")
 
     @property
     def of_rounds(self) -> bool:

@@ -10,6 +10,7 @@ from immutables import Map
 from polyrhythm.base.messages import Model, State
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.participation.base import InvitationContext, Invitations, ParticipationModifier
+from polyrhythm.methods.privacy.effects import after
 
 
 @final
@@ -27,6 +28,7 @@ class LastReceived(ParticipationModifier):
     """
 
     decides = "which version a client works on"
+    privacy = after("sends out older versions, which are released as well")
 
     def server_start(self, setup: Setup) -> State:
         return {"since": Map(), "models": {}}

@@ -20,6 +20,7 @@ from polyrhythm.methods.participation.base import (
     Participation,
     to_train,
 )
+from polyrhythm.methods.privacy.effects import refused
 from polyrhythm.methods.work.budgets import EPSILON
 
 
@@ -64,6 +65,12 @@ class LossSampling(Participation):
     d: Count | None = None
     variant: Literal["pow", "cpow", "rpow"] = "pow"
     batch: Count = 32
+
+    privacy = refused(
+        "who is invited follows from losses that clients report without noise, so that one of them would change who "
+        "else takes part",
+        "take poisson or uniform",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

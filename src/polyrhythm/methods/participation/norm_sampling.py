@@ -19,6 +19,7 @@ from polyrhythm.methods.participation.base import (
     Participation,
     to_train,
 )
+from polyrhythm.methods.privacy.effects import refused
 
 
 @final
@@ -53,6 +54,10 @@ class NormSampling(Participation):
     cohort: Count | None = None
     uploads: Count = 3
     rescalings: Count | None = None
+
+    privacy = refused(
+        "who sends its update follows from how long updates are, without noise", "take poisson or uniform"
+    )
 
     @property
     def of_rounds(self) -> bool:

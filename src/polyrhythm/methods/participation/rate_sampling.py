@@ -12,6 +12,7 @@ from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import InvitationContext, Invitations, Participation, to_train
+from polyrhythm.methods.privacy.effects import refused
 
 
 @final
@@ -41,6 +42,8 @@ class RateSampling(Participation):
 
     cohort: Count | None = None
     beta: Annotated[float, Gt(0), Le(1)] = 0.01
+
+    privacy = refused("who is invited follows from how much data all clients hold", "take poisson or uniform")
 
     @property
     def of_rounds(self) -> bool:

@@ -16,6 +16,7 @@ from polyrhythm.methods.participation.base import (
     Participation,
     ParticipationModifier,
 )
+from polyrhythm.methods.privacy.effects import drawing, timed
 
 AT_WORK = "how many are at work"
 
@@ -42,6 +43,7 @@ class Rolling(ParticipationModifier):
     once_per_buffer: bool = False
 
     decides = AT_WORK
+    privacy = timed("invites whenever somebody has ended")
 
     @property
     def fills_places(self) -> bool:
@@ -85,6 +87,7 @@ class OnArrival(Participation):
     most: Count | None = None
 
     decides = AT_WORK
+    privacy = drawing("bounded", "whoever comes")
 
     @property
     def fills_places(self) -> bool:

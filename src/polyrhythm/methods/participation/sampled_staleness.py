@@ -10,6 +10,7 @@ from polyrhythm.base.settings import Count
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import InvitationContext, Invitations, ParticipationModifier
+from polyrhythm.methods.privacy.effects import after
 
 
 @final
@@ -29,6 +30,7 @@ class SampledStaleness(ParticipationModifier):
     max_delay: Count = 5
 
     decides = "which version a client works on"
+    privacy = after("sends out older versions, which are released as well")
 
     def server_start(self, setup: Setup) -> State:
         return {"models": []}

@@ -24,6 +24,7 @@ from polyrhythm.methods.participation.base import (
     Participation,
     to_train,
 )
+from polyrhythm.methods.privacy.effects import PrivacyEffect, drawing, refused
 
 
 @final
@@ -93,6 +94,11 @@ class TierSampling(Participation):
     @property
     def guesses(self) -> bool:
         return True
+
+    def under_privacy(self) -> PrivacyEffect:
+        if self.interval is None:
+            return drawing("bounded", "draws among clients of like speed")
+        return refused("who is invited follows from accuracies that clients report without noise", "leave interval out")
 
     def server_start(self, setup: Setup) -> State:
         return {

@@ -23,6 +23,7 @@ from polyrhythm.methods.participation.base import (
     Participation,
     to_train,
 )
+from polyrhythm.methods.privacy.effects import refused
 
 MOST_SET_ASIDE = 0.3
 
@@ -88,6 +89,12 @@ class UtilitySampling(Participation):
     pace: Fraction = 0.05
     window: Count = 20
     set_aside: Count | None = None
+
+    privacy = refused(
+        "who is invited follows from losses that clients report without noise, so that one of them would change who "
+        "else takes part",
+        "take poisson or uniform",
+    )
 
     @property
     def guesses(self) -> bool:

@@ -16,6 +16,7 @@ from polyrhythm.base.vectors import Layout
 from polyrhythm.methods.mechanism import Mechanism, Model, Visit
 from polyrhythm.methods.order.base import Order, Shuffled
 from polyrhythm.methods.personal.scope import matching
+from polyrhythm.methods.privacy.effects import INSIDE, inside
 
 
 @final
@@ -86,6 +87,8 @@ class PersonalModel(Mechanism):
 class GlobalModel(PersonalModel):
     """A client uses the global model, with its own layers where it has some. No state."""
 
+    privacy = INSIDE
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +113,7 @@ class FineTuning(PersonalModel):
     lr: Positive | None = None
 
     of_a_release = True
+    privacy = inside("makes a model that stays at the client")
 
     @property
     def tunes(self) -> bool:
@@ -149,6 +153,7 @@ class PersonalCopy(PersonalModel):
     epochs: Positive = 2.0
 
     of_a_release = True
+    privacy = inside("makes a model that stays at the client")
 
     @property
     def passes(self) -> float:

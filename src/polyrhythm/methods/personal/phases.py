@@ -9,6 +9,7 @@ from polyrhythm.base.messages import State
 from polyrhythm.base.settings import NonNegative
 from polyrhythm.methods.mechanism import Setup, Visit
 from polyrhythm.methods.personal.models import steps_of
+from polyrhythm.methods.privacy.effects import INSIDE
 from polyrhythm.methods.work.base import Plan, WorkModifier
 
 
@@ -32,6 +33,7 @@ class PersonalFirst(WorkModifier):
     epochs: NonNegative = 10.0
 
     decides = "which part of the model is trained when"
+    privacy = INSIDE
 
     @property
     def passes(self) -> float:

@@ -19,6 +19,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import State
 from polyrhythm.base.vectors import Buffers, Layout, Segment, Spans
 from polyrhythm.methods.mechanism import Mechanism, Model
+from polyrhythm.methods.privacy.effects import INSIDE, refused
 
 KINDS = ("head", "body", "norms")
 """Parts of a model that have a name of their own: its last linear layer, all but that, its normalisation layers."""
@@ -176,6 +177,8 @@ class Scope(Mechanism):
 class Everything(Scope):
     """All of the model is shared: exactly no personal part. No state."""
 
+    privacy = INSIDE
+
     def own(self, layout: Layout) -> Part:
         return NOTHING
 
@@ -209,6 +212,9 @@ class PersonalLayers(Scope):
     layers: tuple[str, ...] = ("head",)
 
     of_a_release = True
+    privacy = refused(
+        "noise would be added to the layers that stay at clients, too", "take fine_tuning or personal_copy"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

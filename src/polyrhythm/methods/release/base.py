@@ -18,6 +18,7 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count, Positive
 from polyrhythm.methods.mechanism import Mechanism, Modifier, Release, Setup
+from polyrhythm.methods.privacy.effects import timed
 from polyrhythm.methods.work.budgets import EPSILON
 
 
@@ -117,6 +118,17 @@ class ReleaseModifier(Modifier):
         """Another middle of updates [P] than sum_i share_i * scale_i * update_i; None for that one."""
         return None
 
+    @property
+    def private(self) -> bool:
+        """Whether it hides what single clients say: then a version is made of whatever has come, of nothing too, and an
+        update of which nothing can be used is one of zero.
+        """
+        return False
+
+    def private_mean(self, setup: Setup, state: State, release: Release) -> tuple[State, Tensor] | None:
+        """What the server is to step on [P] in place of any middle of updates, if it hides them; and its new state."""
+        return None
+
     def stride(self, release: Release) -> float:
         """Which share of its way the server goes with a release."""
         return 1.0
@@ -130,6 +142,8 @@ class ReleaseModifier(Modifier):
 @dataclass(frozen=True, kw_only=True)
 class WhenAll(ReleasePolicy):
     """Synchronous rounds: the server steps once everybody invited has reported or is lost. No state."""
+
+    privacy = timed("waits for everybody", "poisson", "fixed_size")
 
     def complete(self, context: ReleaseContext) -> bool:
         return context.in_flight == 0
@@ -154,6 +168,8 @@ class Buffer(ReleasePolicy):
     """
 
     size: Count = 5
+
+    privacy = timed("makes a version of whoever comes first")
 
     def complete(self, context: ReleaseContext) -> bool:
         return context.waiting >= self.size
@@ -186,6 +202,7 @@ class Deadline(ReleaseModifier):
     seconds: Positive = 60.0
 
     decides = "when a version ends at the latest"
+    privacy = timed("leaves out whoever is late", "poisson")
 
     def complete(self, context: ReleaseContext) -> bool:
         return context.elapsed >= self.seconds
@@ -215,6 +232,7 @@ class OverSelect(ReleaseModifier):
     factor: Annotated[float, Ge(1)] = 1.3
 
     decides = "how many more are invited"
+    privacy = timed("leaves out whoever is slowest", excludes="poisson")
 
     def complete(self, context: ReleaseContext) -> bool:
         return context.waiting >= max(1, math.floor(context.invited / self.factor + EPSILON))
@@ -242,6 +260,7 @@ class MinReports(ReleaseModifier):
     count: Count = 2
 
     decides = "how many updates a version needs"
+    privacy = timed("skips a version of few, which tells how many were drawn", excludes="poisson")
 
     def waits(self, context: ReleaseContext) -> bool:
         return context.waiting < self.count
@@ -266,6 +285,7 @@ class TimeOut(ReleaseModifier):
     seconds: Positive = 60.0
 
     decides = "how long a visit may take"
+    privacy = timed("leaves out whoever takes too long", "poisson")
 
     @property
     def patience(self) -> float | None:

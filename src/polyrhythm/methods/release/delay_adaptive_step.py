@@ -7,6 +7,7 @@ from typing import final
 
 from polyrhythm.base.settings import Count
 from polyrhythm.methods.mechanism import Release
+from polyrhythm.methods.privacy.effects import timed
 from polyrhythm.methods.release.base import ReleaseModifier
 
 
@@ -32,6 +33,7 @@ class DelayAdaptiveStep(ReleaseModifier):
 
     decides = "how far a late version goes"
     of_a_release = True
+    privacy = timed("steps less far by the delay of whoever is in the version, which tells of coins")
 
     def stride(self, release: Release) -> float:
         latest = max((release.version - report.version for report in release.reports), default=0)

@@ -11,6 +11,7 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Need, Release, Setup
+from polyrhythm.methods.privacy.effects import timed
 from polyrhythm.methods.release.base import ReleaseModifier
 
 
@@ -42,6 +43,7 @@ class FromCurrent(ReleaseModifier):
     decides = "from where an update is measured"
     of_a_release = True
     past_the_mean = True
+    privacy = timed("adds released models, by as many as are in the version, which tells of coins")
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"base"})

@@ -11,6 +11,7 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Need, Release, Setup
+from polyrhythm.methods.privacy.effects import refused
 from polyrhythm.methods.release.base import ReleaseModifier
 
 
@@ -39,6 +40,7 @@ class LastModels(ReleaseModifier):
     of_a_release = True
     past_the_mean = True
     of_all_clients = True
+    privacy = refused("it adds up what clients said in earlier versions, past the clipped sum")
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"base"})

@@ -14,6 +14,7 @@ from polyrhythm.base.messages import Report, State
 from polyrhythm.base.settings import Whole
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.privacy.effects import refused
 from polyrhythm.methods.release.base import ReleaseModifier
 
 
@@ -78,6 +79,7 @@ class LastUpdates(ReleaseModifier):
     of_a_release = True
     past_the_mean = True
     of_all_clients = True
+    privacy = refused("what every client said last is in every version, so that no noise on one of them hides it")
 
     def server_start(self, setup: Setup) -> State:
         total = torch.zeros(setup.size, dtype=torch.float64)

@@ -20,6 +20,7 @@ from polyrhythm.base.messages import Fault, Report, State
 from polyrhythm.base.settings import Count, Positive
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.privacy.effects import refused
 from polyrhythm.methods.release.base import ReleaseModifier
 from polyrhythm.methods.work.budgets import EPSILON
 
@@ -61,6 +62,7 @@ class ClipUpdates(ReleaseModifier):
 
     decides = "how long an update may be"
     of_a_release = True
+    privacy = refused("it decides how long an update may be, by updates without noise, and dp decides that")
 
     def server_start(self, setup: Setup) -> State:
         return {"norms": (), "clipped": 0}
@@ -101,6 +103,7 @@ class Middle(ReleaseModifier):
 
     decides = "what the middle of the updates is"
     of_a_release = True
+    privacy = refused("how far one client moves a middle has no bound by which noise could be chosen")
 
     @property
     def needs_all(self) -> bool:

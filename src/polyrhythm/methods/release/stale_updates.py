@@ -13,6 +13,7 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.privacy.effects import refused
 from polyrhythm.methods.release.base import ReleaseModifier
 from polyrhythm.methods.release.last_updates import remembered
 
@@ -50,6 +51,7 @@ class StaleUpdates(ReleaseModifier):
     of_a_release = True
     past_the_mean = True
     of_all_clients = True
+    privacy = refused("it adds what clients said in earlier versions, past the clipped sum")
 
     def server_start(self, setup: Setup) -> State:
         if not self.beta:

@@ -13,6 +13,7 @@ from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Share
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.privacy.effects import refused
 from polyrhythm.methods.release.base import ReleaseModifier
 from polyrhythm.methods.weighing import shares
 
@@ -44,6 +45,7 @@ class UnlikeUpdates(ReleaseModifier):
     decides = "what a late update counts by what it says"
     of_a_release = True
     past_the_mean = True
+    privacy = refused("how much an update counts follows from the others, without noise")
 
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
         late = [release.version - r.version for r in release.reports]

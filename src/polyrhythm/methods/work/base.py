@@ -13,6 +13,7 @@ from polyrhythm.base.messages import State, SubstituteKind
 from polyrhythm.base.settings import Count, Positive
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Mechanism, Modifier, Setup, Visit
+from polyrhythm.methods.privacy.effects import INSIDE
 
 
 @final
@@ -143,6 +144,8 @@ class Epochs(Work):
     epochs: Positive = 2.0
     rule: Literal["passes", "code"] = "passes"
 
+    privacy = INSIDE
+
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         per_epoch = visit.epoch_steps if self.rule == "passes" else visit.num_samples // visit.batch + 1
         return Plan(steps=max(1, math.floor(self.epochs * per_epoch + 0.5)))
@@ -162,6 +165,8 @@ class Steps(Work):
     """
 
     steps: Count = 1
+
+    privacy = INSIDE
 
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         return Plan(steps=self.steps, continues=True)
@@ -183,6 +188,8 @@ class RandomEpochs(Work):
 
     epochs: Count = 3
     spread: int = 2
+
+    privacy = INSIDE
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,6 +8,7 @@ from typing import final
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Positive
 from polyrhythm.methods.mechanism import Setup, Visit
+from polyrhythm.methods.privacy.effects import INSIDE
 from polyrhythm.methods.work.base import Plan, WorkModifier
 
 
@@ -36,6 +37,7 @@ class PartialWork(WorkModifier):
     seconds: Positive = 60.0
 
     decides = "by when a client sends what it has"
+    privacy = INSIDE
 
     def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         return replace(plan, within=self.seconds)

@@ -12,6 +12,7 @@ from polyrhythm.base.messages import Report, State, SubstituteKind
 from polyrhythm.base.settings import Count
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Need, Outcome, Setup, Visit
+from polyrhythm.methods.privacy.effects import INSIDE, inside
 from polyrhythm.methods.work.base import Plan, Substitute, WorkModifier
 from polyrhythm.methods.work.budgets import EPSILON, Budgets, Levels, part_of
 
@@ -92,6 +93,8 @@ class SkipAndEstimate(Skipping):
     cold_start: Literal["train", "zero", "exclude"] = "train"
     expire: Count | None = None
 
+    privacy = inside("puts one vector of the client's own in the place of its update, before it is clipped")
+
     @property
     def substitutes(self) -> frozenset[SubstituteKind]:
         return frozenset({"movement", "silence"})
@@ -162,6 +165,8 @@ class SkipAndResendModel(Skipping):
     Reference: CCFL, section 4, Strategy 2.
     """
 
+    privacy = inside("puts one vector of the client's own in the place of its update, before it is clipped")
+
     @property
     def substitutes(self) -> frozenset[SubstituteKind]:
         return frozenset({"model"})
@@ -194,6 +199,8 @@ class SkipSilently(Skipping):
     Reference: CCFL, section 4, Strategy 1.
     """
 
+    privacy = inside("puts one vector of the client's own in the place of its update, before it is clipped")
+
     @property
     def substitutes(self) -> frozenset[SubstituteKind]:
         return frozenset({"silence"})
@@ -218,6 +225,7 @@ class BudgetSteps(WorkModifier):
     budgets: Budgets | None = None
 
     decides = "by how much steps are cut"
+    privacy = INSIDE
 
     def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         share = (self.budgets or setup.budgets or Levels()).share(visit.client, setup.population, setup.seed)

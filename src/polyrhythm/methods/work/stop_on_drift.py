@@ -11,6 +11,7 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count
 from polyrhythm.methods.mechanism import Need, Setup, Visit
+from polyrhythm.methods.privacy.effects import INSIDE
 from polyrhythm.methods.work.base import Plan, WorkModifier
 
 
@@ -88,6 +89,8 @@ class StopOnDrift(WorkModifier):
     batch: Literal["mean", "min", "max", "min_k", "max_k", "sample"] = "mean"
     k: Count = 2
     endpoints: Literal["paper", "code"] = "paper"
+
+    privacy = INSIDE
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"total_rounds"}) if self.b else frozenset()

@@ -1,0 +1,1 @@
+"""Differential privacy of clients: what each part does to it, and what that comes to."""

@@ -1,0 +1,206 @@
+"""What a mechanism costs in epsilon, by the library dp-accounting (the extra `privacy`).
+
+| law | event | bounds |
+| --- | --- | --- |
+| poisson | T times a Gaussian of noise z on a Poisson sample of rate q | RDP, PLD |
+| fixed_size | T times a Gaussian of z / 2 on n of N without replacement | RDP |
+| bounded | one Gaussian of z / sqrt(k), k the versions that the busiest client was in | exact |
+
+The half in the second: one client replaced by another moves a clipped sum by up to twice the clip, while the library's
+RDP of sampling without replacement counts it once.
+
+The sums of a bounded schedule are Gaussian mechanisms in sequence, each moved by one client by at most the clip, and k
+of them by the same one: together as far apart as one of noise z / sqrt(k) (Dong, Roth, Su, "Gaussian Differential
+Privacy", 2022, corollary 3.3).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Literal, final
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.methods.privacy.effects import Law
+
+Accountant = Literal["pld", "rdp"]
+_MOST = 10_000_000
+"""Versions that anybody is asked about."""
+_CLOSE = 5e-4
+"""By how much more noise than needed a calibration may end, relative."""
+_FAR = 50.0
+"""Stands in for the logarithm of an infinite epsilon."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How clients come into versions, in numbers.
+
+    Args:
+        law: by which rule.
+        population: N, clients that may ever be in a version.
+        cohort: how many a version has, on average where coins decide.
+        rate: q, the chance to be in a version; 1 where the law knows of none.
+    """
+
+    law: Law
+    population: int
+    cohort: float
+    rate: float = 1.0
+
+
+def epsilon(sampling: Sampling, noise: float, count: int, delta: float, accountant: Accountant = "rdp") -> float:
+    """Epsilon at delta, after so many versions of "poisson" or "fixed_size", or visits of a client where "bounded".
+
+    Args:
+        sampling: how clients come into versions.
+        noise: z, standard deviation of the noise on the sum over the clip.
+        count: T, or k; 0 costs nothing.
+        delta: from 0 to less than 1, both excluded.
+        accountant: "rdp" is quick; "pld" is closer, and takes a second where there is sampling. "fixed_size" has "rdp"
+            alone, and "bounded" is exact either way.
+
+    Raises:
+        UserError: dp-accounting is not installed.
+    """
+    if count == 0:
+        return 0.0
+    if noise == 0:
+        return math.inf
+    if sampling.law == "bounded":
+        return _of_gaussian(noise / math.sqrt(count), delta)
+    if accountant == "pld" and sampling.law == "poisson":
+        return _by_pld(sampling, noise, count, delta)
+    orders, each = _rdp_of_one(sampling, noise)
+    return float(library().rdp.compute_epsilon(orders, [count * cost for cost in each], delta)[0])
+
+
+def calibrated(sampling: Sampling, wanted: float, count: int, delta: float, accountant: Accountant) -> float:
+    """The least noise z, to a thousandth, with which epsilon stays within what is wanted. Of a second to ten."""
+    return _calibrated(sampling, wanted, count, delta, accountant)
+
+
+@functools.lru_cache(maxsize=64)
+def _calibrated(sampling: Sampling, wanted: float, count: int, delta: float, accountant: Accountant) -> float:
+    def within(noise: float, by: Accountant) -> bool:
+        return epsilon(sampling, noise, count, delta, by) <= wanted
+
+    high = 1.0
+    while not within(high, "rdp"):
+        high *= 2
+    high = _least(1e-2, high, lambda noise: epsilon(sampling, noise, count, delta), wanted)
+    if accountant == "pld" and sampling.law == "poisson":
+        low = 0.7 * high
+        while low > 1e-2 and within(low, "pld"):
+            low *= 0.7
+        high = _least(low, high, lambda noise: epsilon(sampling, noise, count, delta, "pld"), wanted)
+    return high
+
+
+def _least(low: float, high: float, cost: Callable[[float], float], wanted: float) -> float:
+    """The least noise that costs no more than is wanted, or a hair more noise; `high` costs no more.
+
+    The cost is nearly a power of the noise, so a few steps along its logarithm find it.
+    """
+    if cost(low) <= wanted:
+        return low
+
+    def above(logarithm: float) -> float:
+        spent = cost(math.exp(logarithm))
+        return math.log(spent / wanted) if spent < math.inf else _FAR
+
+    # It comes with dp-accounting.
+    root = importlib.import_module("scipy.optimize").brentq
+    found = math.exp(root(above, math.log(low), math.log(high), xtol=_CLOSE / 4))
+    while cost(found) > wanted:
+        found *= 1 + _CLOSE / 2
+    return min(found, high)
+
+
+@functools.lru_cache(maxsize=64)
+def versions_within(sampling: Sampling, noise: float, wanted: float, delta: float, accountant: Accountant) -> int:
+    """How many versions, or visits where "bounded", cost at most so much; 10 million at most."""
+
+    def within(count: int, by: Accountant) -> bool:
+        return epsilon(sampling, noise, count, delta, by) <= wanted
+
+    least = _counted(lambda count: within(count, "rdp"), 0)  # RDP bounds from above, so this many surely
+    return _counted(lambda count: within(count, accountant), least) if accountant == "pld" else least
+
+
+def _counted(enough: Callable[[int], bool], least: int) -> int:
+    """The largest count that is still enough, where `least` is; counts only ever cost more."""
+    step = max(1, least // 4)
+    while least + step <= _MOST and enough(least + step):
+        least, step = least + step, 2 * step
+    low, high = least, min(least + step, _MOST + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low
+
+
+@functools.lru_cache(maxsize=256)
+def _of_gaussian(noise: float, delta: float) -> float:
+    return float(library().get_epsilon_gaussian(float(noise), delta))
+
+
+@functools.lru_cache(maxsize=64)
+def _rdp_of_one(sampling: Sampling, noise: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Orders, and what one version costs at each."""
+    dp = library()
+    relation = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
+    event = dp.PoissonSampledDpEvent(sampling.rate, dp.GaussianDpEvent(float(noise)))
+    if sampling.law == "fixed_size":
+        relation = dp.NeighboringRelation.REPLACE_ONE
+        event = dp.SampledWithoutReplacementDpEvent(
+            sampling.population, round(sampling.cohort), dp.GaussianDpEvent(float(noise) / 2)
+        )
+    accountant = dp.rdp.RdpAccountant(neighboring_relation=relation)
+    accountant.compose(event)
+    return tuple(map(float, accountant.orders)), tuple(map(float, accountant.rdp))
+
+
+@functools.lru_cache(maxsize=256)
+def _by_pld(sampling: Sampling, noise: float, count: int, delta: float) -> float:
+    dp = library()
+    # A multiplier that is no plain float would silently take the place of the whole composition (dp-accounting 0.6.0).
+    one = dp.PoissonSampledDpEvent(sampling.rate, dp.GaussianDpEvent(float(noise)))
+    # Closer by less than a thousandth, and ten times slower, where losses are small themselves.
+    coarse = epsilon(sampling, noise, count, delta) >= 1
+    accountant = dp.pld.PLDAccountant(value_discretization_interval=1e-3 if coarse else 1e-4)
+    accountant.compose(dp.SelfComposedDpEvent(one, int(count)))
+    return float(accountant.get_epsilon(delta))
+
+
+@functools.cache
+def library() -> ModuleType:
+    """The library dp-accounting.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        dp = importlib.import_module("dp_accounting")
+        for name in ("pld", "rdp"):
+            importlib.import_module(f"dp_accounting.{name}")
+    except ImportError:
+        raise UserError(
+            "dp without the package dp-accounting",
+            expected="the extra privacy",
+            why="what noise is worth in epsilon is computed by it",
+            fix='pip install "polyrhythm[privacy]"',
+        ) from None
+    logging.getLogger("absl").addFilter(_said)
+    return dp
+
+
+def _said(record: logging.LogRecord) -> bool:
+    """Whether a warning is of any use: not where an order is left out, as the bound by the others holds without it."""
+    return "Excluding this order" not in record.getMessage() and "optimal order" not in record.getMessage()

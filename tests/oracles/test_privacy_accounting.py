@@ -1,0 +1,117 @@
+"""What noise is worth in epsilon: against published and exact numbers, and an account made in another way."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from polyrhythm.methods.privacy import accounting
+from polyrhythm.methods.privacy.accounting import Accountant, Sampling
+
+CLOSE = 0.01
+"""How near a reference epsilon must come, relative."""
+
+
+def poisson(rate: float, population: int = 10_000) -> Sampling:
+    return Sampling(law="poisson", population=population, cohort=rate * population, rate=rate)
+
+
+def fixed(cohort: int, population: int) -> Sampling:
+    return Sampling(law="fixed_size", population=population, cohort=cohort)
+
+
+BOUNDED = Sampling(law="bounded", population=100, cohort=10)
+
+
+def normal(x: float) -> float:
+    """The standard normal distribution function."""
+    return math.erfc(-x / math.sqrt(2)) / 2
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "versions", "delta", "pld", "rdp"),
+    [
+        (1, 0.01, 1000, 1e-5, 1.8282, 2.1014),
+        (1, 0.1, 100, 1e-3, 4.7844, 5.6551),
+        (0.6, 0.01, 500, 1e-5, 5.8002, 6.9522),
+        (2, 0.1, 50, 1e-3, 1.0462, 1.2404),
+        (0.8, 0.05, 200, 1e-4, 6.4726, 7.5100),
+        (0.7, 0.02, 300, 1e-4, 4.4139, 5.3327),
+        (1.5, 0.2, 100, 1e-2, 4.0287, 4.9292),
+        (3, 0.5, 50, 1e-2, 3.0049, 3.5829),
+        (1.1, 0.001, 2000, 1e-7, 0.24042, 0.84796),
+    ],
+)
+def test_coins(noise: float, rate: float, versions: int, delta: float, pld: float, rdp: float) -> None:
+    assert accounting.epsilon(poisson(rate), noise, versions, delta) == pytest.approx(rdp, rel=CLOSE)
+    assert accounting.epsilon(poisson(rate), noise, versions, delta, "pld") == pytest.approx(pld, rel=CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("noise", "cohort", "population", "versions", "delta", "rdp"),
+    [(1, 100, 10_000, 1000, 1e-5, 20.987), (1, 10, 100, 100, 1e-3, 79.332), (2, 10, 100, 50, 1e-3, 7.1251)],
+)
+@pytest.mark.parametrize("accountant", ["rdp", "pld"])
+def test_cohorts_of_one_size(
+    noise: float, cohort: int, population: int, versions: int, delta: float, rdp: float, accountant: Accountant
+) -> None:
+    found = accounting.epsilon(fixed(cohort, population), noise, versions, delta, accountant)
+    assert found == pytest.approx(rdp, rel=CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("noise", "visits", "delta", "exact"), [(4, 5, 1e-5, 2.2581), (8, 20, 1e-6, 2.5487), (4, 100, 1e-2, 8.2418)]
+)
+def test_a_bounded_schedule_is_one_gaussian(noise: float, visits: int, delta: float, exact: float) -> None:
+    found = accounting.epsilon(BOUNDED, noise, visits, delta)
+    assert found == pytest.approx(exact, rel=CLOSE)
+    # Balle and Wang, ICML 2018, theorem 8, with sensitivity 1 and noise z / sqrt(k).
+    mu = math.sqrt(visits) / noise
+    spent = normal(mu / 2 - found / mu) - math.exp(found) * normal(-mu / 2 - found / mu)
+    assert spent == pytest.approx(delta, rel=1e-3)
+
+
+def test_everybody_in_every_version_is_the_same_by_either_law() -> None:
+    assert accounting.epsilon(poisson(1.0), 4, 100, 1e-2, "pld") == pytest.approx(8.2418, rel=CLOSE)
+
+
+def test_the_library_still_needs_half_the_noise_for_a_client_in_place_of_another() -> None:
+    """If a new release counts a replaced client twice itself, it would be counted twice here as well.
+
+    With everybody in every version nothing is drawn: one client replaced moves the sum by 2 clips, which noise of 4
+    clips hides as well as noise of 2 hides one clip.
+    """
+    exact = accounting.epsilon(BOUNDED, 2.0, 1, 1e-5)
+    found = accounting.epsilon(fixed(100, 100), 4.0, 1, 1e-5)
+    assert exact <= found <= 1.1 * exact
+
+
+@pytest.mark.parametrize("noise", [10, np.float32(10), np.float64(10)])
+def test_a_multiplier_of_any_type_is_the_same_noise(noise: float) -> None:
+    assert accounting.epsilon(poisson(0.01), noise, 100, 1e-5, "pld") == accounting.epsilon(
+        poisson(0.01), 10.0, 100, 1e-5, "pld"
+    )
+
+
+def test_nothing_is_spent_by_nothing_and_everything_without_noise() -> None:
+    assert accounting.epsilon(poisson(0.1), 1.0, 0, 1e-5) == 0
+    assert accounting.epsilon(poisson(0.1), 0.0, 1, 1e-5) == math.inf
+
+
+def test_noise_is_found_for_an_epsilon() -> None:
+    found = accounting.calibrated(poisson(0.1), 4.0, 100, 1e-3, "pld")
+    assert found == pytest.approx(1.1001, rel=CLOSE)
+    assert 3.95 < accounting.epsilon(poisson(0.1), found, 100, 1e-3, "pld") <= 4.0
+    assert accounting.calibrated(poisson(0.1), 4.0, 100, 1e-3, "rdp") == pytest.approx(1.2037, rel=CLOSE)
+    assert accounting.calibrated(BOUNDED, 2.2581, 5, 1e-5, "pld") == pytest.approx(4, rel=CLOSE)
+
+
+def test_versions_are_found_for_a_budget() -> None:
+    assert accounting.versions_within(poisson(0.01), 1.0, 2.0, 1e-5, "rdp") == 881
+    most = accounting.versions_within(poisson(0.1), 2.0, 1.0, 1e-3, "pld")
+    assert accounting.epsilon(poisson(0.1), 2.0, most, 1e-3, "pld") <= 1.0
+    assert accounting.epsilon(poisson(0.1), 2.0, most + 1, 1e-3, "pld") > 1.0
+    assert accounting.versions_within(BOUNDED, 4.0, 2.2582, 1e-5, "pld") == 5
+    assert accounting.versions_within(BOUNDED, 1.0, 0.1, 1e-5, "pld") == 0
