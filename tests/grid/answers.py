@@ -50,7 +50,6 @@ from polyrhythm.methods.personal.scope import PersonalLayers
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, MinReports, TimeOut, WhenAll
 from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
-from polyrhythm.methods.release.differential_privacy import Dp
 from polyrhythm.methods.release.from_current import FromCurrent
 from polyrhythm.methods.release.last_models import LastModels
 from polyrhythm.methods.release.last_updates import LastUpdates
@@ -164,7 +163,6 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (Buffer(size=2), TrimmedMean(share=0.4)),
         (Buffer(size=2), UnlikeUpdates()),
         (WhenAll(), GeometricMedian(iterations=2)),
-        (WhenAll(), Equal(), Dp(noise=0.3, clip=0.5)),
     ),
     "server step": ((Sgd(),), (Momentum(),), (Adagrad(),), (Adam(),), (Yogi(),), (AMSGrad(),), (Extrapolation(),)),
     "compression": ((Lossless(),), (TopK(share=0.3),), (Int8(),)),

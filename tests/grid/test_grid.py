@@ -19,10 +19,12 @@ from polyrhythm.methods.correction import Prox
 from polyrhythm.methods.participation.base import Uniform
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
+from polyrhythm.methods.privacy.laws import law_of
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, Deadline, MinReports, OverSelect, TimeOut, WhenAll
+from polyrhythm.methods.release.differential_privacy import Dp
 from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, TrimmedMean
-from polyrhythm.methods.weighing import PerStep, Staleness
+from polyrhythm.methods.weighing import Equal, PerStep, Staleness
 from polyrhythm.methods.work.base import Epochs
 from polyrhythm.methods.work.budgets import Listed
 from polyrhythm.methods.work.partial_work import PartialWork
@@ -76,6 +78,22 @@ def test_all_combinations_run(first: int, capsys: pytest.CaptureFixture[str]) ->
     words = _run(choice for choice in every() if choice[0] == first)
     with capsys.disabled():
         print(f"\n{words}")
+
+
+def test_no_combination_is_private_by_silence() -> None:
+    """With noise, each has a law by which it is accounted for, or is refused in words, and some of either are there."""
+    found = Counter[str]()
+    for _, made in _running():
+        try:
+            hidden = (made | Equal() | Dp()).whole()
+        except UserError as refused:
+            found["refused" if refused.found and refused.why else "silent"] += 1
+        else:
+            assert not any(part.under_privacy().refused for part in hidden.parts())
+            found[law_of(hidden)] += 1
+    assert found["refused"]
+    assert found["bounded"]
+    assert not found["silent"]
 
 
 def test_the_sample_has_every_pair_of_answers() -> None:
