@@ -15,6 +15,8 @@ from laws.world import Federation, play, run, same
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Settings
 from polyrhythm.config import names
+from polyrhythm.engines.unsupported import Unlike
+from polyrhythm.experiments import parts_of_model
 from polyrhythm.fleet import Fleet
 from polyrhythm.fleet.parts import Device, Devices, Place
 from polyrhythm.methods.capacity.base import Widths
@@ -239,3 +241,14 @@ def test_engines_that_cannot_leave_it_to_torch_in_words() -> None:
     ready = prepared(model=two_layers, recipe=scaled, engine="native")
     assert ready.chosen.kind == "torch"
     assert "is scaled" in ready.chosen.why_not
+
+
+def test_an_engine_that_is_wrong_of_a_part_leaves_the_run_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlike(engine: object, *given: object, **named: object) -> None:
+        raise Unlike("its gradient is not torch's")
+
+    monkeypatch.setattr(parts_of_model, "prove", unlike)
+    ready = prepared(model=two_layers, recipe=pr.fedavg(cohort=4, batch=8) | HALF, engine="native")
+    assert ready.chosen.name == "torch"
+    assert ready.chosen.why_not == "with 0.5 of each width, its gradient is not torch's"
+    assert any("engine: torch, since the native one cannot be used here" in note for note in ready.notices())

@@ -164,6 +164,13 @@ class Portion:
         whole[there] = own[here].to(whole.dtype)
         return whole
 
+    def spread(self, own: Tensor) -> Tensor:
+        """A vector [P] with its part [Q] in place, and zeros elsewhere."""
+        there, here = self.places
+        whole = torch.zeros(self.axes.layout.size, dtype=own.dtype)
+        whole[there] = own[here]
+        return whole
+
     def taken_buffers(self, buffers: Buffers) -> Buffers:
         """Its part of the model's buffers."""
         return tuple(
@@ -201,7 +208,7 @@ class Portion:
             if own.shape != (self.layout.size,):
                 return own
             known = isinstance(before, Tensor) and self._whole(before)
-            return self.put(own, before if known else torch.zeros(self.axes.layout.size, dtype=own.dtype))
+            return self.put(own, before) if known else self.spread(own)
         if isinstance(own, Mapping):
             earlier = before if isinstance(before, Mapping) else {}
             put = {key: self.put_in(value, earlier.get(key)) for key, value in own.items()}

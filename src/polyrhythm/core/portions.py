@@ -105,8 +105,7 @@ class Narrowed:
         )
         fields = {name: value for name, value in vars(report).items() if name != "norm"}
         if report.update is not None:
-            zeros = torch.zeros(portion.axes.layout.size, dtype=report.update.dtype)
-            fields["update"] = portion.put(report.update, zeros)
+            fields["update"] = portion.spread(report.update)
         if report.buffers:
             fields["buffers"] = portion.put_buffers(report.buffers, sent.buffers)
         fields["extras"] = {key: portion.put_in(extra, None) for key, extra in report.extras.items()}

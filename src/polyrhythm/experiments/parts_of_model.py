@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -9,6 +11,7 @@ from polyrhythm.base.portions import Axes, Portion
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.proof import prove
 from polyrhythm.engines.selection import Chosen
+from polyrhythm.engines.unsupported import Unsupported
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.fleet import Place
 from polyrhythm.fleet.parts import Device
@@ -19,23 +22,31 @@ from polyrhythm.models.narrowing import narrow
 from polyrhythm.models.widths import axes_of
 
 
-def axes(experiment: Experiment, chosen: Chosen) -> Axes | None:
-    """Along what the model is cut; None where every client has all of it. Engines of all widths are made, and proven.
+def axes(experiment: Experiment, chosen: Chosen) -> tuple[Chosen, Axes | None]:
+    """Along what the model is cut, None where every client has all of it; and what computes its parts.
+
+    Engines of all widths are made and proven. Where one is not right, torch computes all of the run.
 
     Raises:
         UserError: the model cannot be cut.
     """
     capacity, samples = experiment.recipe.capacity, experiment.federation.train
     if capacity.whole:
-        return None
+        return chosen, None
     inputs, _ = samples.batch(torch.arange(min(2, len(samples))))
-    found = axes_of(chosen.engine.at_rest(), inputs)
+    found, engine = axes_of(chosen.engine.at_rest(), inputs), chosen.engine
     batch = min(experiment.recipe.batch or 32, int(experiment.federation.sizes.max()))
     for ratio in capacity.widths:
         part = capacity.of_ratio(found, ratio)
-        if part is not None and isinstance(chosen.engine, NativeEngine):
-            prove(chosen.engine.narrowed(part), samples, batch=batch, layers=experiment.recipe.watches)
-    return found
+        if part is None or not isinstance(engine, NativeEngine):
+            continue
+        try:
+            prove(engine.narrowed(part), samples, batch=batch, layers=experiment.recipe.watches)
+        except Unsupported as reason:
+            why_not = f"with {ratio:g} of each width, {reason}"
+            reference = engine.reference
+            return replace(chosen, engine=reference, kind="torch", detail="", refused="native", why_not=why_not), found
+    return chosen, found
 
 
 def ratios(experiment: Experiment, chosen: Chosen, found: Axes | None) -> tuple[float, ...] | None:

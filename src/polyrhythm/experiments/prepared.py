@@ -301,7 +301,7 @@ def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
     layout = chosen.engine.layout
     experiment.recipe.scope.own(layout)  # refuses names that are not in the model
     experiment.recipe.personal.fits(layout)
-    axes = parts_of_model.axes(experiment, chosen)
+    chosen, axes = parts_of_model.axes(experiment, chosen)
     ratios = parts_of_model.ratios(experiment, chosen, axes)
     needs = _memory_needed(experiment, chosen, axes, ratios)
     eligible = _eligible(experiment, needs)
