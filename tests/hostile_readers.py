@@ -37,6 +37,7 @@ from polyrhythm.results import Run
 from polyrhythm.results.using import Use
 from polyrhythm.runs import live, portrait, stored
 from polyrhythm.runs.checkpoints import reached
+from polyrhythm.runs.deleting import delete
 from polyrhythm.runs.labelling import label
 from polyrhythm.runs.labels import Change
 from polyrhythm.runs.run_lock import _FILE as LOCK
@@ -125,6 +126,7 @@ READERS: dict[str, Reader] = {
     "labels": Reader(
         ("runs/labelling.py",), lambda path: label(path.parent, ["x"], Change(note="x")), ("runs.sqlite",)
     ),
+    "runs that are deleted": Reader(("runs/deleting.py",), lambda path: delete(path.parent, ["x"]), ("runs.sqlite",)),
     "load of a run": Reader(("runs/live.py",), live._earlier, ("now.json",), lenient=True),
     "how a run goes": Reader(
         ("dashboard/live.py",),
@@ -157,7 +159,7 @@ NOT_FROM_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("runs/environment.py", "runs/load.py"), _MACHINE),
     **dict.fromkeys(("runs/files.py", "runs/recorder.py", "runs/database_writer.py", "cli/encoding.py"), _WRITES),
     **dict.fromkeys(("cli/guard.py",), _WRITES),
-    **dict.fromkeys(("core/training.py", "engines/around.py", "engines/proof.py", "engines/repeating.py"), _NO_FILE),
+    **dict.fromkeys(("core/training.py", "core/personal.py", "engines/around.py", "engines/proof.py", "engines/repeating.py"), _NO_FILE),
     "base/origin.py": "what the build has written",
     "base/consent.py": "what installers have written",
     "base/input_file.py": "what the other readers read by",

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from polyrhythm.base.consent import Trust
+from polyrhythm.base.errors import UserError
 from polyrhythm.base.streams import seeded_everywhere
 from polyrhythm.cli.guard import stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
@@ -67,13 +68,24 @@ def replay_run(reference: str, out: str, *, from_updates: bool, as_json: bool, t
 
 
 def server_of(run: Run, trust: Trust) -> ServerSide:
-    """The server's side of a run, from its record and the beginning of its log of updates: no data are read."""
+    """The server's side of a run, from its record and the beginning of its log of updates: no data are read.
+
+    Raises:
+        UserError: there is no log, or clients trained parts of the model, which nobody finds without a batch of data.
+    """
     start, configuration = log_start(run), configuration_of(run, trust=trust)
     with seeded_everywhere(configuration.seed, "init"):
         module = build(names.model(configuration.model or "mlp", trust), start.shape, start.outputs)
     if configuration.init is not None:
         module = load_weights(module, configuration.init, configuration.init_skip)
     engine, recipe = TorchEngine(module, names.task(start.task)), names.recipe(configuration.method, trust)
+    if not recipe.capacity.whole:
+        raise UserError(
+            f"run {run.id} from its updates alone, whose clients train parts of the model ({recipe.capacity.label()})",
+            expected="a method in which every client trains all of it",
+            why="which coordinates a client held is found by a batch of the data, and no data are read here",
+            fix=f"polyrhythm replay {run.id}, which reads the data",
+        )
     fleet = names.fleet(configuration.fleet, trust)
     setup = Setup(
         size=engine.layout.size,
