@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -101,3 +102,48 @@ def test_growth_is_a_table_and_a_picture(tmp_path: Path, capsys: pytest.CaptureF
     assert table[2] == "| 10 | 1 | 0.0955 | 0.992 |"
     assert "| 100 | 1 | 0.955 | – |" in table
     assert (tmp_path / "growth.svg").read_text().startswith("<svg")
+
+
+def on_gpu(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str, leave_out: tuple[str, ...] = ()
+) -> tuple[int, Any]:
+    """What the program for a GPU finds in its small form on a processor: how it ends, and what it has written."""
+    gpu = program("gpu")
+    monkeypatch.setattr(gpu, "PARTS", {name: part for name, part in gpu.PARTS.items() if name not in leave_out})
+    monkeypatch.setattr(sys, "argv", ["gpu", "--device", "cpu", "--small", "--out", str(folder / "found"), *more])
+    with pytest.raises(SystemExit) as end:
+        gpu.main()
+    return int(str(end.value.code)), json.loads((folder / "found.json").read_text())
+
+
+def test_what_is_for_a_gpu_runs_in_its_small_form(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code, told = on_gpu(monkeypatch, tmp_path, leave_out=("resume",))
+    assert (code, told["disagrees"]) == (0, [])
+    assert {row["engine"] for row in told["parts"]["agreement"]} == {"stacked"}
+    assert all(0 <= row["apart"] < 1e-5 for row in told["parts"]["agreement"])
+    assert sum(row.get("stacked_s", 0) > 0 for row in told["parts"]["speed"]) == 1
+    assert told["parts"]["ray"] == [{"why": "there is no card to be shared"}]
+    assert "## agreement" in (tmp_path / "found.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_run_on_a_gpu_that_is_killed_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    leave_out = ("agreement", "speed", "pieces", "ray")
+    code, told = on_gpu(monkeypatch, tmp_path, leave_out=leave_out)
+    assert (code, told["parts"]["resume"]) == (0, [{"killed": True, "agrees": True}])
+
+
+def test_what_disagrees_or_fails_or_has_no_time_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gpu = program("gpu")
+    assert on_gpu(monkeypatch, tmp_path, "--seconds", "0")[1]["parts"]["pieces"] == [{"why": "0 s were over"}]
+    found = gpu.Found(tmp_path / "other", {"device": "none"})
+
+    def fails(device: str, size: object) -> Any:
+        yield {"apart": 0.5, "agrees": False}
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(gpu, "PARTS", {"one": fails, "two": lambda device, size: iter([{"agrees": True}])})
+    gpu.carry_out(found, "cpu", gpu.SMALL, 60)
+    assert found.disagrees == ["one"]
+    assert [row.get("why") for row in found.parts["one"]] == [None, "ValueError: no such thing"]
+    assert found.parts["two"] == [{"agrees": True}]

@@ -342,7 +342,7 @@ def test_a_share_of_a_gpu_has_a_share_of_its_memory(monkeypatch: pytest.MonkeyPa
     for share in (1.0, 0.25):
         shared = engine.on(torch.device("cpu"), share)
         shared.device = torch.device("cuda")
-        found.append(shared._largest([SimpleNamespace(ends=np.array([4]))], [0]))
+        found.append(shared._size([SimpleNamespace(ends=np.array([4]))] * 40, range(40)))
     assert found == [40, 10]
 
 
