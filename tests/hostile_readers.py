@@ -159,7 +159,10 @@ NOT_FROM_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("runs/environment.py", "runs/load.py"), _MACHINE),
     **dict.fromkeys(("runs/files.py", "runs/recorder.py", "runs/database_writer.py", "cli/encoding.py"), _WRITES),
     **dict.fromkeys(("cli/guard.py",), _WRITES),
-    **dict.fromkeys(("core/training.py", "core/personal.py", "engines/around.py", "engines/proof.py", "engines/repeating.py"), _NO_FILE),
+    **dict.fromkeys(
+        ("core/training.py", "core/personal.py", "engines/around.py", "engines/proof.py", "engines/repeating.py"),
+        _NO_FILE,
+    ),
     "base/origin.py": "what the build has written",
     "base/consent.py": "what installers have written",
     "base/input_file.py": "what the other readers read by",

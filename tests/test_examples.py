@@ -15,6 +15,7 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.config.names import PARTS, RECIPES
+from polyrhythm.methods.capacity.base import Capacity
 from polyrhythm.methods.correction import Correction
 from polyrhythm.methods.order.base import Order
 from polyrhythm.methods.participation.base import Participation, ParticipationModifier
@@ -96,12 +97,12 @@ class Begun(Exception):
 
 def test_the_readme_names_every_recipe_and_every_part_in_its_slot() -> None:
     page = (ROOT / "README.md").read_text()
-    table, rest = page[page.index("## Seven questions") : page.index("## Adding a mechanism")].split("Beside them")
+    table, rest = page[page.index("## Eight questions") : page.index("## Adding a mechanism")].split("Beside them")
     rows = dict(re.findall(r"^\| ([A-Z][\w ]*) \| .* \| (`.*) \|$", table, flags=re.MULTILINE))
     slots = {
         **{"Participation": (Participation, ParticipationModifier), "Work": (Work, WorkModifier), "Order": (Order,)},
         **{"Correction": (Correction,), "Weighing": (Sharing, Scaling), "Server step": (ServerStep,)},
-        "Release": (ReleasePolicy, ReleaseModifier),
+        **{"Release": (ReleasePolicy, ReleaseModifier), "Capacity": (Capacity,)},
     }
     named = {slot: set(re.findall(r"`(\w+)`", cell)) for slot, cell in rows.items()}
     assert named == {slot: {n for n, part in PARTS.items() if issubclass(part, kinds)} for slot, kinds in slots.items()}

@@ -117,6 +117,9 @@ def test_lines_are_named_at_their_ends_instead_of_below(folder: Path) -> None:
     drawn = json.dumps(figures.draw("loss", runs, against="version").to_dict())
     assert '"text": {"field": "method"' in drawn
     assert '"legend": {"columns"' not in drawn
+    told = json.dumps(figures.draw("loss", runs, legend=True).to_dict())
+    assert '"text": {"field": "method"' not in told
+    assert '"legend": {"columns"' in told
     narrow = json.dumps(figures.draw("loss", runs, width=300).to_dict())
     assert '"text": {"field": "method"' not in narrow
     assert '"legend": {"columns"' in narrow

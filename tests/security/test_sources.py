@@ -186,7 +186,7 @@ def test_pickles_and_the_environment_are_read_in_named_places() -> None:
 QUERIES = [f for f in FILES if f.is_relative_to(SOURCE) and "sqlite3" in f.read_text()]
 # What stands in the text of a query all the same: constants of the module, columns by the fields of a class, numbers.
 IN_QUERIES = {
-    *("int(patience * 1000)", "name", "table", "column", "schemas.VERSION", "schemas.APPLICATION"),
+    *("int(patience * 1000)", "name", "table", "other", "column", "schemas.VERSION", "schemas.APPLICATION"),
     *("', '.join(row)", "', '.join('?' * len(row))"),
     *("records", "_LOOKED_AT", "condition", "whole"),  # of `any_record`, see below
     *("'FULL' if durable else 'NORMAL'", "', '.join((f'{column} = ?' for column in changes))"),

@@ -86,7 +86,8 @@ class Drawn:
         if found is None:
             subject = Subject(runs, settings.get("group_by"), self._versions(runs, stamp))
             asked = {name: value for name, value in settings.items() if name != "group_by"}
-            found = to_json(apart(figures.draw(name, subject, **asked).to_dict(validate=False)))
+            # Its legend is what hides methods.
+            found = to_json(apart(figures.draw(name, subject, legend=True, **asked).to_dict(validate=False)))
         return self._keep((*key, stamp), found)
 
     def offered(self, runs: Sequence[Run], stamp: str, group_by: str | None = None) -> str:

@@ -146,6 +146,7 @@ def draw(
     span: tuple[float, float] | None = None,
     seeds: bool = False,
     live: bool = False,
+    legend: bool = False,
 ) -> Chart:
     """Draws a figure of some runs: seeds of one method as mean and band, each method in its colour.
 
@@ -163,6 +164,7 @@ def draw(
         span: where the horizontal axis of curves begins and ends.
         seeds: whether each seed is drawn thin beside the mean of its method.
         live: whether a reader can hide methods, zoom, and read values, where the figure is of lines; for pages.
+        legend: whether methods are told in a legend also where their names fit at the ends of lines.
 
     Raises:
         UserError: no such figure, axis, theme, setting or method, or nothing to show for these runs.
@@ -182,7 +184,9 @@ def draw(
             fix=missing.partition(";")[2].strip() or "draw another figure; without a name, those that apply are listed",
         )
     given: dict[str, Any] = {} if width is None else {"width": width}
-    options = Options(against=against, on=on, theme=theme, baseline=baseline, lens=lens, live=live, **given)
+    options = Options(
+        against=against, on=on, theme=theme, baseline=baseline, lens=lens, live=live, legend=legend, **given
+    )
     with unchecked():
         chart = figure.drawn(subject, options)
         chart = settled(chart) if live else chart

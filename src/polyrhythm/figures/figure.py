@@ -30,6 +30,7 @@ class Options:
         baseline: the method that others are compared with; None for the first.
         lens: how closely curves are looked at.
         live: whether a reader can explore it: hide methods, zoom, read values. For pages, never for pictures.
+        legend: whether methods are told in a legend also where their names fit at the ends of lines.
     """
 
     against: Against = "version"
@@ -39,6 +40,7 @@ class Options:
     baseline: str | None = None
     lens: Lens = PLAIN
     live: bool = False
+    legend: bool = False
 
 
 def needs(table: Table, condition: str, words: str) -> Callable[[Subject], str]:

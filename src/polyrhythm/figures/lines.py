@@ -65,7 +65,7 @@ def lines(
     shape: Any = "linear" if against == "version" else "step-after"
     x = along(against, lens) if axis is None else along(against, lens).title(axis)
     y, leaving, logarithmic, refused = upright(measure, rows, of, lens, after)
-    wordy = not (options.live or lens.span or leaving) and options.width >= WIDE
+    wordy = not (options.legend or options.live or lens.span or leaving) and options.width >= WIDE
     ends = named_ends(rows, height, logarithmic=logarithmic) if wordy else []
     color, dash = methods(styles, shown=len(subject.methods) > 1 and not ends)
     clip: dict[str, Any] = {"clip": True} if leaving or lens.span or options.live else {}
