@@ -293,7 +293,7 @@ ODD: dict[str, tuple[Callable[[], nn.Module], str]] = {
 @pytest.mark.parametrize("name", ODD)
 def test_what_computes_something_else_is_left_to_torch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Which refuses some of it.
-    monkeypatch.setattr("polyrhythm.experiments.prepared.repeated", lambda *given, **how: ())
+    monkeypatch.setattr("polyrhythm.experiments.choosing.repeated", lambda *given, **how: ())
     make, words = ODD[name]
     made = prepared(model=make(), recipe=LARGE, engine="native")
     assert made.chosen.kind == "torch"

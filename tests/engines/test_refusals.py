@@ -106,7 +106,7 @@ def test_devices_that_are_refused(device: str, words: str) -> None:
 
 
 def test_other_engines_compute_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyrhythm.experiments.prepared.device_of", lambda asked: torch.device("cuda", 0))
+    monkeypatch.setattr("polyrhythm.experiments.choosing.device_of", lambda asked: torch.device("cuda", 0))
     with pytest.raises(pr.UserError, match="device=cuda with engine=native"):
         prepared(engine="native", device="cuda")
 

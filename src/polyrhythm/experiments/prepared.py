@@ -12,37 +12,27 @@ from typing import Any, final
 import numpy as np
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.metric_names import in_words
 from polyrhythm.base.portions import Axes
 from polyrhythm.base.surroundings import plain_surroundings
-from polyrhythm.base.vectors import CPU, Layout
+from polyrhythm.base.vectors import Layout
 from polyrhythm.core.portions import portion_of
 from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holdings
-from polyrhythm.data.partitions import Difficulty
-from polyrhythm.engines.devices import device_of
-from polyrhythm.engines.repeating import repeated
-from polyrhythm.engines.selection import Chosen, Work, choose
-from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.engines.selection import Chosen
 from polyrhythm.experiments import parts_of_model
-from polyrhythm.experiments.difficulty import checked, expert_losses, foreign
+from polyrhythm.experiments.choosing import chosen_for
+from polyrhythm.experiments.difficulty import checked, expert_losses
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
-from polyrhythm.experiments.first_batch import checked_on_first_batch
+from polyrhythm.experiments.notices import notices
 from polyrhythm.experiments.parts_of_model import cost_of
 from polyrhythm.experiments.privacy import Privacy, privacy_of
-from polyrhythm.experiments.privacy import about as about_privacy
 from polyrhythm.experiments.setup import setup_of
 from polyrhythm.fleet import FleetState, Place
 from polyrhythm.methods.footprint import least_memory
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.personal.scope import Scope
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.size_notes import about_sizes
-from polyrhythm.models.probing import woken
-from polyrhythm.models.representation import locate
-from polyrhythm.models.tasks import Classification
-from polyrhythm.models.weights import check_finite, skipped
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.workers import choosing as crews
 from polyrhythm.simulation.workers.choosing import ExecutionPlan
@@ -142,146 +132,7 @@ class Prepared:
 
     def notices(self) -> tuple[str, ...]:
         """What a reader of the results should know."""
-        notes = [*self.federation.notes, *self.recipe.notices]
-        there = len(self.eligible)
-        without = int(np.count_nonzero(self.federation.sizes)) - there
-        notes += about_sizes(self.recipe, there, some_unable=without > 0)
-        if without:
-            one, some = "client is never invited: its device has", "clients are never invited: their devices have"
-            notes.append(
-                f"{without:,} {one if without == 1 else some} less memory than the {self.memory_needed:,} bytes that a "
-                "visit needs at least"
-            )
-        if self.experiment.fleet.arrivals is not None and self.recipe.participation.invites:
-            notes.append("clients come by themselves, but this recipe does not wait for them: it invites whom it wants")
-        single = int(np.count_nonzero(self.federation.sizes == 1))
-        if single and self.chosen.engine.single_sample_fails:
-            notes.append(
-                f"{single:,} of {self.federation.clients:,} clients hold a single sample, which BatchNorm cannot train "
-                "on: what they report does not count"
-            )
-        if self.groups and self.federation.local_tests is None:
-            notes.append("results by group are on training data, since no client has test samples of its own")
-        about = (
-            self._about_initial,
-            self._about_metrics,
-            self._about_release,
-            self._about_personal,
-            self._about_crew,
-            self._about_modes,
-            self._about_engine,
-            self._about_expert,
-            lambda: about_privacy(self.privacy),
-        )
-        return (*notes, *self.chosen.notes, *(note for tell in about for note in tell()))
-
-    def _about_initial(self) -> tuple[str, ...]:
-        """Which weights are not those that were given."""
-        skip = self.experiment.initial_skip
-        layout = self.chosen.engine.layout
-        names = [*(segment.name for segment in layout.segments), *(slot.name for slot in layout.buffers)]
-        left = [name for name in names if skipped(name, skip)]
-        return (f"{', '.join(left)} begin as the model makes them, and not with the initial weights",) if left else ()
-
-    def _about_metrics(self) -> tuple[str, ...]:
-        """Metrics that cannot tell versions apart, and weights that follow from everybody's data."""
-        aim, federation = self.experiment.aim, self.federation
-        constant, undefined = (
-            aim.constant(federation.outputs),
-            aim.undefined(federation.test.targets, federation.outputs),
-        )
-        notes = [
-            f"{in_words(name)} is the same whatever a model gives for {federation.outputs} labels: choose k below "
-            "that, or judge by another metric, as in multilabel(metrics=[f1])"
-            for name in constant
-        ]
-        notes += [
-            f"{in_words(name)} has no value on the test data, as their targets do not vary enough: it is left out"
-            for name in undefined
-        ]
-        given = self.experiment.task
-        if isinstance(given, Classification) and given.class_weights == "balanced":
-            notes.append(
-                "class weights follow from the training samples of all clients, which would have to be counted"
-            )
-        return tuple(notes)
-
-    def _about_release(self) -> tuple[str, ...]:
-        """What a release that needs all updates at once takes."""
-        layout, part = self.chosen.engine.layout, self.recipe.releasing.needing_all
-        if part is None:
-            return ()
-        waiting = min(self.recipe.cohort, len(self.eligible))
-        size = waiting * layout.size * layout.dtype.itemsize / 1e6
-        return (f"{part.label()} looks at all updates of a version at once: about {waiting:,} of them, {size:,.1f} MB",)
-
-    def _about_personal(self) -> tuple[str, ...]:
-        """What of the model is personal, and whether anybody measures it."""
-        recipe, layout, notes = self.recipe, self.chosen.engine.layout, list[str]()
-        if not recipe.has_personal:
-            return ()
-        own, label = recipe.scope.own(layout), recipe.scope.label()
-        if own:
-            kept = f"{own.size:,} of {layout.parameters:,} weights stay at clients"
-            says = "the global model has version 0's in their place, so that its test results say little"
-            notes.append(f"{kept}; {says}")
-            if own.size == layout.parameters:
-                notes.append(f"{label} leaves nothing to share: every client trains alone")
-        elif recipe.scope in recipe.parts():
-            notes.append(f"{label} names nothing in this model: all of it is shared, as without it")
-        if self.federation.local_tests is None:
-            notes.append(
-                "clients' own models are not measured, since no client has test samples of its own: local_test=0.2 "
-                "gives each some"
-            )
-        return tuple(notes)
-
-    def _about_crew(self) -> tuple[str, ...]:
-        """Who carries out visits, where the rule chose somebody else than this process."""
-        crew, notes = self.crew, []
-        if crew.chosen and crew.workers > 1:
-            notes.append(f"visits run in {crew.workers} {crew.driver} at once")
-        if crew.driver == "ray" and self.execution.stack is None and (crew.stack or 1) > 1:
-            notes.append(
-                f"visits are stacked by {crew.stack}, which follows from workers={crew.workers}: with others, "
-                f"stack={crew.stack} gives the same numbers"
-            )
-        return tuple(notes)
-
-    def _about_modes(self) -> tuple[str, ...]:
-        """Which parts of a model were given in evaluation mode, and train all the same, as under `.train()`."""
-        parts = self.chosen.woken
-        if not parts:
-            return ()
-        some = ", ".join(parts[:3]) + (f" and {len(parts) - 3} more" if len(parts) > 3 else "")
-        return (
-            f"{some} of the model {'was' if len(parts) == 1 else 'were'} given in evaluation mode, and "
-            f"{'is' if len(parts) == 1 else 'are'} put into training mode in training, as by .train(): statistics of "
-            "BatchNorm move, dropout drops. To keep the mode, set it again in a train() method of the model's class",
-        )
-
-    def _about_engine(self) -> tuple[str, ...]:
-        """What computes, unless it is what was asked for."""
-        chosen, asked = self.chosen, self.execution
-        if chosen.why_not:
-            return (f"engine: torch, since the {chosen.refused} one cannot be used here: {chosen.why_not}",)
-        if asked.stack is not None and chosen.kind != "stacked":
-            return (f"stack={asked.stack} has no effect: local steps are computed by the {chosen.name} engine",)
-        if asked.engine == "auto" and self.federation.structure is not None:
-            return ("local steps are computed by the torch engine, as a sample is several arrays, or padded",)
-        if asked.engine == "auto" and chosen.kind != "torch":
-            return (f"local steps are computed by the {chosen.name} engine",)
-        return ()
-
-    def _about_expert(self) -> tuple[str, ...]:
-        """Where the expert comes from, and whether it is of any use."""
-        expert = self.experiment.expert
-        if expert is None:
-            return ()
-        notes = [] if isinstance(expert, np.ndarray) else [*foreign(expert, self.federation.name)]
-        if "expert" not in self.recipe.needs() and not isinstance(self.federation.partition, Difficulty):
-            notes.append("an expert is given, but no part of this recipe asks for one")
-        return tuple(notes)
+        return notices(self)
 
 
 @plain_surroundings()
@@ -297,7 +148,7 @@ def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
     """
     if experiment.recipe.regime == "centralised":
         experiment = dataclasses.replace(experiment, federation=_pooled(experiment.federation))
-    chosen = _chosen(experiment, execution)
+    chosen = chosen_for(experiment, execution)
     layout = chosen.engine.layout
     experiment.recipe.scope.own(layout)  # refuses names that are not in the model
     experiment.recipe.personal.fits(layout)
@@ -324,58 +175,6 @@ def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
 def what_and_how(planned: Planned) -> tuple[Experiment, Execution]:
     """The two parts of it."""
     return planned if isinstance(planned, tuple) else (planned, AUTO)
-
-
-def _chosen(experiment: Experiment, execution: Execution) -> Chosen:
-    """The engine, with the initial model in it; checked against the data, the task and the recipe."""
-    module, samples, recipe = experiment.module(), experiment.federation.train, experiment.recipe
-    check_finite(dict(module.named_parameters()), f"the model {type(module).__name__}")
-    module, read = checked_on_first_batch(module, experiment.aim, experiment.federation, recipe.batch)
-    for layer in recipe.watches:
-        locate(module, layer)
-    several = execution.driver in ("processes", "threads", "ray") or (execution.workers or 1) > 1
-    parted = several or recipe.fills_places
-    # Ray's workers compute on processors unless they have GPUs, and so does this process unless told otherwise.
-    on_processors = execution.driver == "ray" and execution.gpus is None and execution.device == "auto"
-    work = Work(
-        module=module,
-        task=experiment.aim,
-        samples=samples,
-        recipe=recipe,
-        largest=int(experiment.federation.sizes.max()),
-        at_once=1 if parted else recipe.cohort,
-        device=CPU if on_processors else device_of(execution.device),
-    )
-    chosen = choose(execution.engine, work) if execution.gpus is None else _for_gpus(work, execution.gpus)
-    if chosen.engine.single_sample_fails:
-        _check_single_samples(experiment)
-    reference = chosen.engine if isinstance(chosen.engine, TorchEngine) else chosen.engine.reference
-    notes = repeated(reference, samples, batch=work.batch)
-    return dataclasses.replace(chosen, woken=woken(module), notes=(*read, *notes))
-
-
-def _for_gpus(work: Work, gpus: float) -> Chosen:
-    """The engine for workers with GPUs, of which there is one."""
-    chosen = choose("stacked", work)
-    if chosen.kind == "stacked":
-        return dataclasses.replace(chosen, detail="GPUs of workers")
-    raise UserError(
-        f"gpus={gpus:g}, and the stacked engine cannot be used here: {chosen.why_not}",
-        expected="work that it takes",
-        why="no other engine computes on a GPU, and workers would hold theirs and compute on processors",
-        fix="leave gpus out, or change the model or the method",
-    )
-
-
-def _check_single_samples(experiment: Experiment) -> None:
-    single = "batch=1" if experiment.recipe.batch == 1 else "at most one sample at every client"
-    if experiment.recipe.batch == 1 or experiment.federation.sizes.max() == 1:
-        raise UserError(
-            f"{single} with a model that has BatchNorm",
-            expected="2 samples or more in a batch",
-            why="BatchNorm cannot train on one sample: it has no variance",
-            fix="use a larger batch and fewer clients, or a model with GroupNorm",
-        )
 
 
 def _scores(experiment: Experiment) -> Scores:
