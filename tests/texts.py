@@ -137,7 +137,7 @@ def _values(care: bool) -> dict[str, Texts]:
         "fleet": quoted(_pipe(devices, call(names.OF_FLEETS, care), 2)),
         "rounds": some("1", "2", "3"),
         "until": some('"updates=3"', "{time = 0.5}", "{accuracy = 0.1}"),
-        "seed": some("0", "1", "7", "18446744073709551616"),
+        "seed": some("0", "1", "7", "9223372036854775807", "18446744073709551616"),
         "seeds": some("[0]", '"0-1"'),
         "validation": some("0", "0.2", "0.01"),
         "local_test": some("0", "0.2", '"natural"', '"0.3"'),

@@ -194,8 +194,8 @@ def test_every_engine_trains_what_is_personal(tmp_path: Path, name: str, engine:
 
 def test_what_clients_own_models_do_is_told(tmp_path: Path) -> None:
     runs = [pr.run(trial(recipe), out=tmp_path) for recipe in (pr.fedavg(**SMALL), pr.fedper(**SMALL))]
-    assert "own models" not in runs[0].view.said_of_tests
-    summary, said = runs[1].summary, runs[1].view.said_of_tests["own models"]
+    assert "own models" not in runs[0].view.said
+    summary, said = runs[1].summary, runs[1].view.said["own models"]
     assert f"accuracy {summary['personal_mean']:.4f} as a mean over clients" in said
     assert f"worst tenth {summary['personal_worst_decile']:.4f}" in said
     assert f"sd over clients {summary['personal_sd_over_clients']:.4f}" in said

@@ -53,8 +53,7 @@ def mask_of(portion: Portion | None, size: int) -> Tensor:
     kind=st.sampled_from(KINDS),
     others=st.sampled_from(((), (Momentum(),), (NormalisedAveraging(), Int8()))),
     broken_by={
-        "at least one unit less": swap(base, "count", lambda axis, ratio: axis.units - 1),
-        "a window of the width before": swap(rolling_window, "count", lambda axis, ratio: axis.units - 1),
+        "half of it": swap(Widths, "ratio_of", lambda self, setup, client, version: 0.5),
     },
 )
 def test_whoever_holds_all_of_the_model_is_as_in_fedavg(

@@ -294,7 +294,7 @@ def test_operations_of_a_linear_model_by_hand(method: str, seed: int) -> None:
     examples=2,
     seed=st.integers(0, 20),
     broken_by={
-        "measuring costs no time": swap(Device, "seconds", lambda self, a, b, f: SECONDS * a),
+        "measuring costs no time": swap(Device, "seconds", lambda self, a, b, f, *effort: SECONDS * a),
         "its result travels for free": swap(
             Meter, "load", lambda self, a, r, load=Meter.load: replace(load(self, a, r), bytes_up=0)
         ),
@@ -335,7 +335,7 @@ SKIPS: dict[str, pr.Recipe] = {
             "load",
             lambda self, a, r, load=Meter.load: load(self, a, replace(r, samples=r.num_samples)),
         ),
-        "an idle device takes time": swap(Device, "seconds", lambda self, a, b, f: SECONDS * (1 + a + b / 3)),
+        "an idle device takes time": swap(Device, "seconds", lambda self, a, b, f, *effort: SECONDS * (1 + a + b / 3)),
     },
 )
 def test_a_skipped_visit_costs_no_local_work(kind: str, seed: int) -> None:
@@ -631,7 +631,7 @@ FEWER: dict[str, tuple[pr.Recipe, pr.Recipe]] = {
     part=st.sampled_from(sorted(FEWER)),
     seed=st.integers(0, 20),
     broken_by={
-        "all visits take a second": swap(Device, "seconds", lambda self, a, b, f: 1.0),
+        "all visits take a second": swap(Device, "seconds", lambda self, a, b, f, *effort: 1.0),
         "all visits are billed alike": swap(
             Meter,
             "load",
@@ -652,7 +652,7 @@ def test_fewer_steps_take_less_time(part: str, seed: int) -> None:
     examples=2,
     seed=st.integers(0, 20),
     broken_by={
-        "scores are free": swap(Device, "seconds", lambda self, a, b, f: SECONDS * a),
+        "scores are free": swap(Device, "seconds", lambda self, a, b, f, *effort: SECONDS * a),
         "scores are not sent to the bill": swap(
             Meter,
             "load",

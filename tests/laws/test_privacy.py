@@ -78,9 +78,7 @@ def _of_those_heard(self: Dp, setup: Setup, state: Any, release: Release) -> Any
     rest=st.sampled_from(((), (PerStep(),), (Adam(lr=0.01),))),
     broken_by={
         "a hair shorter": swap(Dp, "private_mean", _shortened),
-        "clips all the same": swap(
-            Dp, "_clipped", lambda self, release, clip: (u := release.updates(), [0.5] * len(u))
-        ),
+        "clips all the same": swap(Dp, "clipped", lambda self, release, clip: (u := release.updates(), [0.5] * len(u))),
     },
 )
 def test_without_noise_and_with_a_wide_clip_it_is_the_plain_mean(trial: Trial, rest: tuple[Settings, ...]) -> None:
@@ -106,7 +104,7 @@ def test_a_coin_that_always_falls_on_one_side_invites_everybody(trial: Trial) ->
     clip=st.sampled_from((0.01, 0.1, 1.0)),
     cohort=st.integers(1, 4),
     examples=8,
-    broken_by={"no clip": swap(Dp, "_clipped", _all_the_same(1.0))},
+    broken_by={"no clip": swap(Dp, "clipped", _all_the_same(1.0))},
 )
 def test_no_version_moves_further_than_its_clients_may(clip: float, cohort: int) -> None:
     story = run(private(clip=clip, sigma=0, cohort=cohort), FOUR)
@@ -153,9 +151,9 @@ def _by_samples(self: Dp, release: Release, clip: float) -> Any:
     adds=st.sampled_from((0.0, 0.7)),
     examples=60,
     broken_by={
-        "clips before it scales": swap(Dp, "_clipped", _clips_before_it_weighs),
+        "clips before it scales": swap(Dp, "clipped", _clips_before_it_weighs),
         "divides by those heard": swap(Dp, "private_mean", _of_those_heard),
-        "samples without a cap": swap(Dp, "_clipped", _by_samples),
+        "samples without a cap": swap(Dp, "clipped", _by_samples),
     },
 )
 def test_one_client_more_or_less_moves_the_mean_by_a_clip_at_most(
@@ -291,7 +289,7 @@ def test_a_version_of_nobody_is_of_noise_alone(seed: int) -> None:
     happening=misfortunes(),
     seed=st.integers(0, 5),
     examples=6,
-    broken_by={"a report that is no number makes room": swap(core_server, "UNUSABLE", ())},
+    broken_by={"a report that is no number makes room": swap(core_server, "of_no_use", lambda kind: False)},
 )
 def test_a_report_of_no_use_counts_as_nothing_and_keeps_its_place(happening: Misfortune, seed: int) -> None:
     """With it refused, who else is in a version would tell what its client's data are like."""

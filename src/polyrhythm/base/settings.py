@@ -25,6 +25,8 @@ Positive = typing.Annotated[float, Gt(0)]
 NonNegative = typing.Annotated[float, Ge(0)]
 Count = typing.Annotated[int, Ge(1)]
 Whole = typing.Annotated[int, Ge(0)]
+Seed = typing.Annotated[int, Ge(0), Lt(2**63)]
+"""As long as a database holds it exactly."""
 Fraction = typing.Annotated[float, Ge(0), Le(1)]
 
 

@@ -10,7 +10,8 @@ import typer
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.run_display import print_plan, print_rows
+from polyrhythm.cli.rows import print_rows
+from polyrhythm.cli.run_display import print_plan
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.keys import Configuration
 from polyrhythm.config.paths import check_folder

@@ -6,18 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.cli.named_runs import how_to_show
+from polyrhythm.cli.rows import print_privacy, print_rows
 from polyrhythm.cli.run_words import draw_scores
 from polyrhythm.data.collection import counted_targets
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.fleet import Fleet
 from polyrhythm.results import Run, tables
-from polyrhythm.results.privacy_tables import answers
 from polyrhythm.runs.comparison import spread
 from polyrhythm.runs.costs import decimals, lines
 
@@ -74,14 +72,6 @@ def print_result(console: Console, run: Run, summary: Mapping[str, Any], out: st
     console.print()
 
 
-def print_privacy(console: Console, statement: Mapping[str, Any]) -> None:
-    """The privacy statement of a run: the paragraph, and the table."""
-    console.print()
-    console.print(str(statement["text"]), markup=False, highlight=False)
-    console.print()
-    print_rows(console, answers(statement))
-
-
 def print_spread(console: Console, summaries: Sequence[Mapping[str, Any]]) -> None:
     """Mean and spread over seeds."""
     finals = [s["final_accuracy"] for s in summaries if s["final_accuracy"] is not None]
@@ -94,16 +84,6 @@ def print_spread(console: Console, summaries: Sequence[Mapping[str, Any]]) -> No
             "last 20": _over_seeds(means),
         },
     )
-
-
-def print_rows(console: Console, rows: Mapping[str, str]) -> None:
-    """Labels and what they say, in two columns."""
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    for label, value in rows.items():
-        table.add_row(label, Text(value))
-    console.print(table)
 
 
 def _task(experiment: Experiment) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.run_display import print_privacy
+from polyrhythm.cli.rows import print_privacy
 from polyrhythm.cli.run_words import draw_scores, line_of
 from polyrhythm.results import Run
 from polyrhythm.runs.costs import CostToGoal, On

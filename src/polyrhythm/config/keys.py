@@ -19,10 +19,10 @@ from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import Mistakes
 from polyrhythm.base.settings import (
     Count,
+    Seed,
     Settings,
     Share,
     Takes,
-    Whole,
     annotations_of,
     descriptions,
     listed,
@@ -107,8 +107,8 @@ class Configuration(Settings):
     faults: OfFaults | None = None
     rounds: Count | None = None
     until: Until = field(default_factory=Until)
-    seed: Whole = 0
-    seeds: Annotated[tuple[Whole, ...], MinLen(1), Takes("whole numbers, such as 0-2 or [0, 3, 5]")] | None = None
+    seed: Seed = 0
+    seeds: Annotated[tuple[Seed, ...], MinLen(1), Takes("whole numbers, such as 0-2 or [0, 3, 5]")] | None = None
     validation: OfSamples = 0.0
     local_test: Annotated[OfSamples | Literal["natural"], Takes(f'{_SHARE}, or "natural"')] = 0.0
     init: File | None = None

@@ -140,9 +140,10 @@ class LocalSteps:
             computed = self.compute(inputs, targets, positions, rule.terms, rule.watch, rule.squared_losses)
             gradient = self.gradient
             if rule.held:
-                clear_(gradient, tuple((s.offset, s.size) for s in rule.held))
                 unused = dict.fromkeys((*computed.unused, *rule.held))
                 computed = replace_unchecked(computed, unused=tuple(unused))
+            # An engine need not touch these: what the last step's weight decay left there is no part of the norm.
+            clear_(gradient, tuple((s.offset, s.size) for s in computed.unused))
             untouched = kept_parts(computed.unused, weights, moments)
             if optimiser.clip is not None:
                 clip_(gradient, optimiser.clip)

@@ -18,7 +18,7 @@ from polyrhythm.base.messages import Arrived, Assignment, Event, Fault, Lost, Re
 from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.core.readiness import Readiness
 from polyrhythm.core.server_state import Flight, Record, Released, ServerDecision, ServerState, Verdict
-from polyrhythm.core.validation import UNUSABLE, before_use, nothing_of, on_arrival, unasked
+from polyrhythm.core.validation import before_use, nothing_of, of_no_use, on_arrival, unasked
 from polyrhythm.core.versions import Versions
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import Invitation, InvitationContext
@@ -233,7 +233,7 @@ class Server:
         if wrong is None and not silent:
             wrong = before_use(recipe, setup, self.layout, state.parts, report, state.buffers)
         # Refused, it would change who else is in a version, by what the client's data are.
-        hidden = wrong is not None and recipe.releasing.private and wrong.kind in UNUSABLE
+        hidden = wrong is not None and recipe.releasing.private and of_no_use(wrong.kind)
         report = nothing_of(report, self.layout) if hidden else report
         parts, heard = state.parts, wrong is None and not silent
         if heard and (accepting := recipe.overriding("accept")):

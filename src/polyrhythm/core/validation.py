@@ -29,8 +29,12 @@ from polyrhythm.methods.recipe import Recipe
 NOT_FINITE = "not a finite number"
 READ = ("not_finite", "missing", "too_far")
 """For what a report is refused whose update was of the model's layout, and was read."""
-UNUSABLE = ("not_finite", "too_far", "no_step", "samples")
-"""For what a report is refused because of what its client's data made of it."""
+_UNUSABLE = ("not_finite", "too_far", "no_step", "samples")
+
+
+def of_no_use(kind: str) -> bool:
+    """Whether a report is refused, as of this kind, because of what its client's data made of it."""
+    return kind in _UNUSABLE
 
 
 class Asked(Protocol):

@@ -15,7 +15,7 @@ from polyrhythm.base import html
 from polyrhythm.base.errors import Mistakes, UserError, check_kind, unknown
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.base.plain import plain
-from polyrhythm.base.settings import Count, Settings, Takes, Whole
+from polyrhythm.base.settings import Count, Seed, Settings, Takes
 from polyrhythm.base.streams import seeded_everywhere
 from polyrhythm.data.federation import Federation
 from polyrhythm.experiments.in_memory import losses_told, source_of, weights_told
@@ -68,7 +68,7 @@ class Experiment(Settings):
     fleet: Fleet = field(default_factory=Fleet)
     rounds: Count | None = None
     until: Until = field(default_factory=Until)
-    seed: Whole = 0
+    seed: Seed = 0
     evaluation: Evaluation = field(default_factory=Evaluation)
     initial: Annotated[
         Path | str | Mapping[str, Tensor] | nn.Module | Run | None, Takes("a file, a state dict, a module or a run")

@@ -10,7 +10,7 @@ from typing import Any
 from polyrhythm.base.consent import Trust
 from polyrhythm.cli.checking import duration, mistakes_told
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.run_display import print_rows
+from polyrhythm.cli.rows import print_rows
 from polyrhythm.cli.studies.carrying_out import planned_as
 from polyrhythm.config.paths import check_folder
 from polyrhythm.experiments.estimate import Estimate, estimate

@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from polyrhythm.cli.output import Screen
-from polyrhythm.cli.run_display import print_rows
+from polyrhythm.cli.rows import print_rows
 from polyrhythm.results.tables import Table
 from polyrhythm.studies.page.numbers import mean_sd
 from polyrhythm.studies.page.page import BELOW

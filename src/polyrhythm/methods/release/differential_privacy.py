@@ -133,7 +133,7 @@ class Dp(ReleaseModifier):
         return accounting.calibrated(sampling, self.epsilon, total_rounds, self.delta, self.accountant)
 
     def private_mean(self, setup: Setup, state: State, release: Release) -> tuple[State, Tensor]:
-        updates, weights = self._clipped(release, state["clip"])
+        updates, weights = self.clipped(release, state["clip"])
         expected = state["cohort"]
         shares = [weight / expected for weight in weights]
         mean = weighted_sum(updates, shares) if updates else setup.zeros(wide=True)
@@ -146,7 +146,7 @@ class Dp(ReleaseModifier):
                 visits = visits.set(client, visits.get(client, 0) + 1)
         return {**state, "versions": state["versions"] + 1, "visits": visits}, mean
 
-    def _clipped(self, release: Release, clip: float) -> tuple[list[Tensor], list[float]]:
+    def clipped(self, release: Release, clip: float) -> tuple[list[Tensor], list[float]]:
         """One vector [P] for each client, and by what it counts so that it is no longer than the clip."""
         of_clients: dict[int, list[tuple[Tensor, float]]] = {}
         for report, scale in zip(release.reports, release.scales, strict=True):
