@@ -130,7 +130,7 @@ def test_a_mistake_is_said_with_where_it_was_written(tmp_path: Path) -> None:
     assert caught.value.found.splitlines()[1:] == [
         f"    {file}, line 1: clients = 'six'; expected a whole number, 1 or more",
         "    the command line: rounds = 0; expected a whole number, 1 or more",
-        "    the command line: seed = -1; expected a whole number, 0 or more",
+        "    the command line: seed = -1; expected a whole number from 0 to 2^63 - 1",
         f'    {file}, line 2: local_test = 2; expected a share: a number of at least 0 and less than 1, or "natural"',
         f"    unknown key 'evry' in {file}, line 4 (evaluation); did you mean 'every'?",
     ]

@@ -25,8 +25,6 @@ Positive = typing.Annotated[float, Gt(0)]
 NonNegative = typing.Annotated[float, Ge(0)]
 Count = typing.Annotated[int, Ge(1)]
 Whole = typing.Annotated[int, Ge(0)]
-Seed = typing.Annotated[int, Ge(0), Lt(2**63)]
-"""As long as a database holds it exactly."""
 Fraction = typing.Annotated[float, Ge(0), Le(1)]
 
 
@@ -37,6 +35,7 @@ class Takes:
     words: str
 
 
+Seed = typing.Annotated[int, Ge(0), Lt(2**63), Takes("a whole number from 0 to 2^63 - 1")]  # what a database holds
 STRICT = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 Decay = typing.Annotated[float, Ge(0), Lt(1)]
 Share = typing.Annotated[float, Ge(0), Lt(1)]
