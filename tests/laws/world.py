@@ -162,13 +162,17 @@ def _net(name: str, dtype: torch.dtype) -> nn.Module:
         return ({"odd": Odd, "hazy": Hazy} | NETS)[name]().to(dtype)
 
 
-@functools.cache
 def _axes(name: str, dtype: torch.dtype) -> Axes | None:
-    """Along what a net is cut; None of one that cannot be."""
+    """Along what a net is cut; None of one that cannot be, or not under a mutant, which is not remembered."""
     try:
-        return axes_of(_net(name, dtype), torch.linspace(-1, 1, 2 * FEATURES, dtype=dtype).view(2, FEATURES))
+        return _found_axes(name, dtype)
     except UserError:
         return None
+
+
+@functools.cache
+def _found_axes(name: str, dtype: torch.dtype) -> Axes:
+    return axes_of(_net(name, dtype), torch.linspace(-1, 1, 2 * FEATURES, dtype=dtype).view(2, FEATURES))
 
 
 @functools.cache
