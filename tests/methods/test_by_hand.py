@@ -299,6 +299,11 @@ def test_chances_by_hand(lengths: tuple[float, ...], uploads: int, expected: tup
     assert chances((1, 1, 8), 2, 1) == pytest.approx((0.5, 0.5, 1))
 
 
+def test_whoever_has_nothing_to_say_is_never_drawn_however_little_others_have() -> None:
+    for lengths in ([0.0, 8.0, 2.2250738585072014e-308], [0.0, 1e-300, 3e-320]):
+        assert chances(lengths, 2) == chances(lengths, 2, 100) == [0.0, 1.0, 1.0]
+
+
 class Numbers(nn.Module):
     """Two weights, whatever the input: with targets b, and lr = 1/2, a step goes half of the way to b."""
 

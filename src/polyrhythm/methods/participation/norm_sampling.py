@@ -120,7 +120,7 @@ def chances(lengths: Sequence[float], uploads: int, rescalings: int | None = Non
         for _ in range(rescalings):
             below = [q for q in p if q < 1]
             factor = (uploads - count + len(below)) / math.fsum(below) if any(below) else 1.0
-            p = [min(1.0, factor * q) if q < 1 else 1.0 for q in p]
+            p = [min(1.0, factor * q) if 0 < q < 1 else q for q in p]  # a factor may be infinite
             if factor <= 1:
                 break
         return p
@@ -130,4 +130,4 @@ def chances(lengths: Sequence[float], uploads: int, rescalings: int | None = Non
         if (uploads + least - count) * longest <= left:
             break
     part = (uploads + least - count) / left if left else 0.0
-    return [1.0 if u > longest else min(1.0, part * u) for u in lengths]
+    return [1.0 if u > longest else min(1.0, part * u) if u else 0.0 for u in lengths]
