@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ def federation() -> pr.data.Federation:
     return pr.federate(data, pr.data.Iid(), CLIENTS, 0)
 
 
-def rounds(ratio: float | tuple[float, ...], model: str, engine: str, times: int):  # type: ignore[no-untyped-def]
+def rounds(ratio: float | tuple[float, ...], model: str, engine: str, times: int) -> Iterator[float]:
     """Gives the seconds of one round after the other; the first warms up, and after the last one nobody trains."""
     recipe = pr.fedavg(cohort=CLIENTS, epochs=2, batch=20) | pr.parts.width_prefix(ratio=ratio)
     experiment = pr.Experiment(federation=federation(), model=model, recipe=recipe, rounds=times + 2)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from polyrhythm.base.errors import Mistakes, UserError
 from polyrhythm.methods.answers import Answers
-from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.compression import Lossy
 from polyrhythm.methods.correction import DRIFT
 from polyrhythm.methods.local.optimisers import LocalSgd
@@ -15,16 +14,20 @@ from polyrhythm.methods.mechanism import Mechanism
 from polyrhythm.methods.participation.critical_periods import HOW_MANY
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.personal.models import GlobalModel
-from polyrhythm.methods.personal.phases import PersonalFirst
 from polyrhythm.methods.personal.scope import Everything
-from polyrhythm.methods.privacy.laws import law_of
 from polyrhythm.methods.release.base import OverSelect
-from polyrhythm.methods.release.differential_privacy import Dp
 from polyrhythm.methods.release.robust import ClipUpdates, Middle
+from polyrhythm.methods.rules_of_own import (
+    coins_are_for_versions,
+    no_factor_of_personal_gradients,
+    phases_are_of_two_parts,
+    phases_have_no_early_end,
+    privacy_is_accounted_for,
+)
 from polyrhythm.methods.server_step import ServerStep, Sgd
 from polyrhythm.methods.shared_moments import SharedMoments
-from polyrhythm.methods.weighing import BySamples, Equal, PerStep, Sharing
-from polyrhythm.methods.work.base import OfWork, WorkModifier
+from polyrhythm.methods.weighing import Equal, PerStep
+from polyrhythm.methods.work.base import WorkModifier
 from polyrhythm.methods.work.budgets import EPSILON
 from polyrhythm.methods.work.skip_and_estimate import SkipAndResendModel, Skipping
 
@@ -262,47 +265,6 @@ def _nobody_is_called(recipe: Answers) -> None:
         )
 
 
-def _coins_are_for_versions(recipe: Answers) -> None:
-    if not recipe.participation.may_be_empty:
-        return
-    coins = recipe.participation.label()
-    sizing = next((p.label() for p in recipe.parts() if p.decides == HOW_MANY), "")
-    surplus = next((p.label() for p in recipe.parts() if isinstance(p, OverSelect)), "")
-    if other := recipe.filling or sizing or surplus:
-        raise UserError(
-            f"{other} with {coins}",
-            expected="one of the two",
-            why="a coin decides for each client whether it is in a version: there is no cohort to fill or resize",
-            fix=f"leave {other} out, or take uniform in place of {coins}",
-        )
-
-
-def _privacy_is_accounted_for(recipe: Answers) -> None:
-    if not recipe.releasing.private:
-        return
-    law_of(recipe)
-    weighs = recipe.sharing
-    for _, dp in recipe.of(Dp):
-        _weighs_alike(dp, weighs)
-
-
-def _weighs_alike(dp: Dp, weighs: Sharing) -> None:
-    if dp.cap is None and not isinstance(weighs, Equal):
-        raise UserError(
-            f"dp with {weighs.label()}",
-            expected="clients that weigh equally, or a cap",
-            why="one client may move the mean by no more than another, however much data it holds",
-            fix="pipe equal onto the recipe as well, or give dp(cap=…), samples beyond which a client counts no more",
-        )
-    if dp.cap is not None and not isinstance(weighs, BySamples):
-        raise UserError(
-            f"dp(cap={dp.cap}) with {weighs.label()}",
-            expected="by_samples, or no cap",
-            why="the cap bounds what a client's number of samples does, and here that does nothing",
-            fix="leave cap out",
-        )
-
-
 def _enough_can_report(recipe: Answers) -> None:
     least, most = recipe.releasing.least, math.ceil(recipe.cohort * recipe.releasing.surplus - EPSILON)
     grows = any(p.decides == HOW_MANY for p in recipe.parts())
@@ -312,41 +274,6 @@ def _enough_can_report(recipe: Answers) -> None:
             expected=f"{most} or fewer",
             why="every version would be skipped, and the model would stay as it is",
             fix=f"min_reports(count={most}), or a larger cohort",
-        )
-
-
-def _phases_have_no_early_end(recipe: Answers) -> None:
-    phases = next((p.label() for p in recipe.parts() if isinstance(p, PersonalFirst)), "")
-    if phases and recipe.may_stop:
-        stopping = next(part.label() for part in recipe.parts() if isinstance(part, OfWork) and part.may_stop)
-        raise UserError(
-            f"{stopping} with {phases}",
-            expected="one of the two",
-            why="an early end is judged by how the representation drifts, which it does not while the head is trained",
-            fix=f"leave {stopping} out, or {phases}",
-        )
-
-
-def _no_factor_of_personal_gradients(recipe: Answers) -> None:
-    if recipe.scope != Everything() and any(isinstance(part, ClientMomentum) for part in recipe.parts()):
-        label, scope = ClientMomentum.label(), recipe.scope.label()
-        raise UserError(
-            f"{label} with {scope}",
-            expected="one of the two",
-            why="it takes only a share of each gradient, and the rest from the server, which knows nothing of what is "
-            "personal: that would learn more slowly and no more",
-            fix=f"leave {label} out, or {scope}",
-        )
-
-
-def _phases_are_of_two_parts(recipe: Answers) -> None:
-    phases = next((p.label() for p in recipe.parts() if isinstance(p, PersonalFirst)), "")
-    if phases and recipe.scope == Everything():
-        raise UserError(
-            f"{phases} in a recipe in which all of the model is shared",
-            expected="a personal part, which is trained first",
-            why="there would be nothing to train in the first phase, and nothing to hold in the second",
-            fix=f"pipe personal_layers(layers=['head']) onto the recipe as well, or leave {phases} out",
         )
 
 
@@ -429,8 +356,8 @@ RULES: Rules = (
     _nobody_else_changes_the_mean_of_all,
     _outliers_have_no_other_way_in,
     _nobody_is_called,
-    _phases_have_no_early_end,
-    _no_factor_of_personal_gradients,
+    phases_have_no_early_end,
+    no_factor_of_personal_gradients,
     _parts_of_models_are_enough,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.
@@ -440,8 +367,8 @@ OF_THE_WHOLE: Rules = (
     _cohorts_are_chosen_whole,
     _rounds_are_over_selected,
     _memory_is_of_clients,
-    _coins_are_for_versions,
-    _privacy_is_accounted_for,
+    coins_are_for_versions,
+    privacy_is_accounted_for,
     _enough_can_report,
-    _phases_are_of_two_parts,
+    phases_are_of_two_parts,
 )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.runs.database import FILE, check_log, check_schema, explained, reading
+from polyrhythm.runs.labelling import changing
 from polyrhythm.runs.run_lock import is_alive
 from polyrhythm.runs.schema import LABELS, RECORDS
-
-_PATIENCE = 5.0  # seconds; a run that goes on holds the database for some thousandths of one
 
 
 def delete(folder: Path, run_ids: Sequence[str]) -> None:
@@ -29,9 +26,6 @@ def delete(folder: Path, run_ids: Sequence[str]) -> None:
         UserError: one of them goes on, or has an id that leads elsewhere; the database is missing, locked, damaged,
             or may only be read.
     """
-    path = folder / FILE
-    with reading(folder):  # refuses what is no run database
-        pass
     for run_id in run_ids:
         if Path(run_id).name != run_id or run_id in {"", ".", ".."}:  # in a stranger's database
             raise UserError(
@@ -47,24 +41,11 @@ def delete(folder: Path, run_ids: Sequence[str]) -> None:
                 why="it writes into what would be removed",
                 fix=f"polyrhythm stop {run_id}",
             )
-    check_log(path)
-    with explained(path):
-        try:
-            with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection:
-                check_schema(connection, path)
-                connection.execute("BEGIN IMMEDIATE")  # closing takes back what was not committed
-                for run_id in run_ids:
-                    _forget(connection, run_id)
-                connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:
-                raise UserError(
-                    f"{path} may only be read",
-                    expected="a run database that this process may write",
-                    why="the rows of runs are in it",
-                    fix="correct the permissions of the file and its folder",
-                ) from error
-            raise
+    with changing(
+        folder, "the rows of runs are in it", "correct the permissions of the file and its folder"
+    ) as connection:
+        for run_id in run_ids:
+            _forget(connection, run_id)
     for run_id in run_ids:
         _remove(folder / run_id)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -58,6 +58,25 @@ def label(folder: Path, run_ids: Sequence[str], change: Change) -> None:
     Raises:
         UserError: the database is missing, locked, damaged, or may only be read.
     """
+    fix = "correct the permissions of the file and its folder, or label a copy of the folder"
+    why = "tags, notes, names, the archive and the baseline are kept in it, beside the runs"
+    with changing(folder, why, fix) as connection:
+        for run_id in run_ids:
+            _apply(connection, run_id, change)
+
+
+@contextlib.contextmanager
+def changing(folder: Path, why: str, fix: str) -> Iterator[sqlite3.Connection]:
+    """A transaction on a run database that is there, all of which is committed or nothing.
+
+    Args:
+        folder: the output folder.
+        why: what is changed in it, for whoever may only read it.
+        fix: what to do then.
+
+    Raises:
+        UserError: the database is missing, locked, damaged, or may only be read.
+    """
     path = folder / FILE
     with reading(folder):  # refuses what is no run database
         pass
@@ -67,12 +86,14 @@ def label(folder: Path, run_ids: Sequence[str], change: Change) -> None:
             with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as connection:
                 check_schema(connection, path)
                 connection.execute("BEGIN IMMEDIATE")  # closing takes back what was not committed
-                for run_id in run_ids:
-                    _apply(connection, run_id, change)
+                yield connection
                 connection.execute("COMMIT")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:
-                raise _only_read(path) from error
+                found = f"{path} may only be read"
+                raise UserError(
+                    found, expected="a run database that this process may write", why=why, fix=fix
+                ) from error
             raise
 
 
@@ -96,12 +117,3 @@ def _apply(connection: sqlite3.Connection, run_id: str, change: Change) -> None:
     if change.pinned is not None:
         execute("UPDATE labels SET pinned = ? WHERE run_id = ?", (1 if change.pinned else None, run_id))
     execute(_EMPTY, (run_id,))
-
-
-def _only_read(path: Path) -> UserError:
-    return UserError(
-        f"{path} may only be read",
-        expected="a run database that this process may write",
-        why="tags, notes, names, the archive and the baseline are kept in it, beside the runs",
-        fix="correct the permissions of the file and its folder, or label a copy of the folder",
-    )

@@ -81,13 +81,10 @@ def epsilon(sampling: Sampling, noise: float, count: int, delta: float, accounta
     return float(library().rdp.compute_epsilon(orders, [count * cost for cost in each], delta)[0])
 
 
+@functools.lru_cache(maxsize=64)
 def calibrated(sampling: Sampling, wanted: float, count: int, delta: float, accountant: Accountant) -> float:
     """The least noise z, to a thousandth, with which epsilon stays within what is wanted. Of a second to ten."""
-    return _calibrated(sampling, wanted, count, delta, accountant)
 
-
-@functools.lru_cache(maxsize=64)
-def _calibrated(sampling: Sampling, wanted: float, count: int, delta: float, accountant: Accountant) -> float:
     def within(noise: float, by: Accountant) -> bool:
         return epsilon(sampling, noise, count, delta, by) <= wanted
 
