@@ -85,7 +85,8 @@ def test_actions_are_named_by_their_hashes() -> None:
     used = [match for text in texts for match in re.findall(r"uses: (\S+)@(\S+)(?: +# (v[\d.]+))?", text)]
     assert used
     for name, at, version in used:
-        assert re.fullmatch("[0-9a-f]{40}", at) and version, name
+        assert re.fullmatch("[0-9a-f]{40}", at), name
+        assert version, f"{name}: which version is it?"
     assert len({name for name, _, _ in used}) == len(set(used)), "an action is used in two versions"
 
 
