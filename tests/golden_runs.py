@@ -512,6 +512,11 @@ TOO_LARGE = {"alexnet", "vgg11", "resnet18", "resnet50"}
 """Models that take seconds to make and to step; their layers are those of others."""
 
 OTHERS: Mapping[str, dict[str, Any]] = {
+    "clients that never train": {
+        "recipe": pr.fedrep(**SMALL, head_epochs=1) | pr.parts.control_variates(),
+        "federation": functools.partial(dealt, collection(), validation=0.2, local_test=0.2, unseen=0.2),
+        "model": layers,
+    },
     "all kinds of faults": {
         "recipe": BUFFERED | pr.parts.control_variates() | pr.parts.trimmed_mean(share=0.3),
         "fleet": TIERS | pr.fleet.Faults(**dict.fromkeys(KINDS_OF_FAULTS, 0.15), downtime=0.3),

@@ -141,6 +141,7 @@ def _values(care: bool) -> dict[str, Texts]:
         "seeds": some("[0]", '"0-1"'),
         "validation": some("0", "0.2", "0.01"),
         "local_test": some("0", "0.2", '"natural"', '"0.3"'),
+        "unseen": some("0", "0.2", "0.5"),
         "engine": some('"torch"', '"native"', '"auto"', '"stacked"'),
         "faults": some(
             '"nan=0.2"', '"lost=0.3, stray=0.2"', '"corrupt=0.5"', '"faults(crash=0.5, downtime=1)"', '"slow=0.5"'
@@ -170,6 +171,7 @@ def _values(care: bool) -> dict[str, Texts]:
         "seeds": some("[]", '"2-1"', "[1, -1]", "[1.0]", '"0-99999999999"'),
         "validation": some("0.99", "1", "-0.1", "nan", '"x"'),
         "local_test": some("0.9", "1.5", '"x"', "true"),
+        "unseen": some("0.99", "1", "-0.1", "nan", '"x"'),
         "init": some('"nowhere.safetensors"', '"labels.npz"', '"."', '""', "3", '"\\u0000"'),
         "init_skip": some('["linear.*"]', "[]", '"head.weight"', "3"),
         "expert": some('"nowhere.safetensors"', '"labels.npz"', "true", '"\\u0000"'),

@@ -17,6 +17,7 @@ import polyrhythm as pr
 from polyrhythm.config import configuration
 from polyrhythm.config.configuration import configure
 from polyrhythm.config.keys import KEYS, Configuration, Key
+from polyrhythm.data.unseen import check_unseen
 from small import collection, experiment
 
 Values = st.SearchStrategy[Any]
@@ -39,6 +40,7 @@ IN_PYTHON: Mapping[str, Callable[[Any], object]] = {
     "name": lambda value: experiment(name=value),
     "validation": lambda value: pr.federate(MANY, pr.data.Iid(), 1, 0, validation=value),
     "local_test": lambda value: pr.federate(MANY, pr.data.Iid(), 1, 0, local_test=value),
+    "unseen": lambda value: check_unseen(value, 0.2),
 }
 """Where a key is a setting of something else than its owner."""
 

@@ -31,7 +31,7 @@ def print_plan(console: Console, prepared: Prepared) -> None:
         console,
         {
             "data": f"{federation.name}: {int(sizes.sum()):,} training samples, {len(federation.test):,} test samples",
-            "clients": f"{federation.clients:,}, with {sizes.min():,} to {sizes.max():,} samples each",
+            "clients": f"{federation.clients:,}, with {federation.least:,} to {sizes.max():,} samples each",
             "partition": str(config["partition"]),
             "model": f"{config['model']}: {parameters:,} parameters",
             "method": str(config["method"]),

@@ -72,6 +72,7 @@ def federations(configuration: Configuration) -> Iterator[tuple[int, Federation,
             seed,
             validation=configuration.validation,
             local_test=configuration.local_test,
+            unseen=configuration.unseen,
         )
         yield seed, federation, losses
 

@@ -87,6 +87,7 @@ class Configuration(Settings):
         seeds: one run for each: 0-2, or 0,3,5.
         validation: the share of training data held out to choose by.
         local_test: the share of each client's samples held out as its own test, or "natural".
+        unseen: the share of clients that never train, and are tested apart in the end; needs local_test.
         init: initial weights, a safetensors file or a state dict (.pt, .pth).
         init_skip: patterns of names that begin as the model makes them all the same, such as head.*.
         expert: a trained model that says how difficult samples are, see `polyrhythm expert`.
@@ -111,6 +112,7 @@ class Configuration(Settings):
     seeds: Annotated[tuple[Seed, ...], MinLen(1), Takes("whole numbers, such as 0-2 or [0, 3, 5]")] | None = None
     validation: OfSamples = 0.0
     local_test: Annotated[OfSamples | Literal["natural"], Takes(f'{_SHARE}, or "natural"')] = 0.0
+    unseen: OfSamples = 0.0
     init: File | None = None
     init_skip: Annotated[tuple[str, ...], Takes('patterns of names, such as ["head.*"]')] = ()
     expert: Annotated[str, MinLen(1), Takes("the path of a file, as `polyrhythm expert` makes it")] | None = None

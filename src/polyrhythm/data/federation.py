@@ -22,6 +22,7 @@ from polyrhythm.data.partitions import ByColumn, Partition, View
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples, Selected
 from polyrhythm.data.structured import Shape, Structure
+from polyrhythm.data.unseen import check_unseen, drawn_unseen
 
 
 @final
@@ -56,8 +57,35 @@ class Shares:
         """int64 [n_client], a view."""
         return self.order[self.offsets[client] : self.offsets[client + 1]]
 
+    def of_some(self, chosen: np.ndarray) -> Shares:
+        """The same for some clients, [clients] bool; all others hold nothing."""
+        order = self.order.numpy()[np.repeat(chosen, self.sizes)]
+        return Shares.of(self.samples, order, np.where(chosen, self.sizes, 0))
+
     def __repr__(self) -> str:
         return f"<Shares: {len(self.order):,} samples of {len(self.sizes):,} clients>"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Unseen:
+    """Clients that never train for the federation, and are tested in the end as whoever joins it later would be.
+
+    Args:
+        share: of the clients with data, as it was asked for.
+        train: their training samples, on which each makes a model of its own where the method has some.
+        tests: their own tests.
+    """
+
+    share: float
+    train: Shares
+    tests: Shares
+
+    @property
+    def clients(self) -> list[int]:
+        """Who they are, rising."""
+        found: list[int] = np.flatnonzero(self.tests.sizes).tolist()
+        return found
 
 
 @final
@@ -73,6 +101,7 @@ class Federation:
         test: what the global model is tested on.
         validation: held out of training, for choosing (best model, sweeps, pruning); None if not asked for.
         local_tests: test samples of each client, None if not asked for.
+        unseen: clients that never train; everywhere else they hold nothing. None if not asked for.
         names: a name for each client where the data has one, else ().
         partition: who got which samples.
         notes: what differs from what a reader may expect: relaxed, repaired, unused, empty.
@@ -98,6 +127,7 @@ class Federation:
     preprocessing: Preprocessing | None = None
     labels: ClassLabels | None = None
     structure: Structure | None = None
+    unseen: Unseen | None = None
 
     @property
     def train(self) -> Samples:
@@ -128,6 +158,7 @@ class Federation:
             "validation samples": f"{held_out:,}, held out to choose by" if held_out else "",
             "test samples": f"{len(self.test):,}",
             "clients' own tests": f"{own:,} samples" if own else "",
+            "unseen clients": "" if self.unseen is None else f"{len(self.unseen.clients):,}, which never train",
             "task": f"{self.task}, {counted_targets(self.task, self.outputs)}",
             "notes": "; ".join(self.notes),
         }
@@ -135,7 +166,12 @@ class Federation:
 
     @property
     def _held(self) -> str:
-        return f"with {self.sizes.min():,} to {self.sizes.max():,} samples each" if self.clients else "none yet"
+        return f"with {self.least:,} to {self.sizes.max():,} samples each" if self.clients else "none yet"
+
+    @property
+    def least(self) -> int:
+        """The fewest training samples that a client holds, but for those that never train."""
+        return int((self.sizes if self.unseen is None else np.delete(self.sizes, self.unseen.clients)).min())
 
     @property
     def elsewhere(self) -> bool:
@@ -222,6 +258,7 @@ def federate(
     *,
     validation: float = 0.0,
     local_test: float | Literal["natural"] = 0.0,
+    unseen: float = 0.0,
 ) -> Federation:
     """Splits a data set over clients.
 
@@ -236,6 +273,8 @@ def federate(
         validation: share of the training samples to hold out, spread over the classes, 0 <= share < 1.
         local_test: share of each client's samples to hold out as its own test; or "natural": with `by_column`, the
             test samples that carry the client's own value in that column.
+        unseen: share of the clients with data that never train, and are tested apart, 0 <= share < 1; needs
+            `local_test`. At least one, unless it is 0.
 
     Raises:
         UserError: something impossible was asked for.
@@ -247,6 +286,7 @@ def federate(
     check_share("validation", validation)
     if not isinstance(local_test, str):
         check_share("local_test", local_test)
+    check_unseen(unseen, local_test)
     targets = collection.train.targets.numpy()
     labels = targets if collection.task in ("classification", "next_character") else None
     ordered = bool(collection.ordered_by)
@@ -285,11 +325,17 @@ def federate(
         notes.append(f"{without:,} of {len(sizes):,} clients have no test samples of their own")
     if empty := int(np.count_nonzero(sizes == 0)):
         notes.append(f"{empty:,} of {len(sizes):,} clients hold no samples and are never invited")
+    shares, apart = Shares.of(collection.train, order, sizes), None
+    if unseen and local is not None:
+        never = drawn_unseen(sizes > 0, local.sizes > 0, unseen, seed)
+        apart = Unseen(share=unseen, train=shares.of_some(never), tests=local.of_some(never))
+        shares, local = shares.of_some(~never), local.of_some(~never)
+        notes.append(f"{np.count_nonzero(never):,} of {len(sizes):,} clients are unseen: they never train")
     return Federation(
         name=collection.name,
         task=collection.task,
         classes=collection.classes,
-        shares=Shares.of(collection.train, order, sizes),
+        shares=shares,
         test=collection.test,
         validation=Selected(collection.train, torch.from_numpy(np.flatnonzero(chosen))) if validation else None,
         local_tests=local,
@@ -301,6 +347,7 @@ def federate(
         preprocessing=collection.preprocessing,
         labels=collection.labels,
         structure=collection.structure,
+        unseen=apart,
     )
 
 

@@ -72,7 +72,7 @@ def summary(federation: Federation) -> Summary:
         task=federation.task,
         partition=federation.partition.text(),
         clients=federation.clients,
-        empty=int((~filled).sum()),
+        empty=int((~filled).sum()) - (0 if federation.unseen is None else len(federation.unseen.clients)),
         train=int(federation.sizes.sum()),
         validation=len(federation.validation) if federation.validation is not None else 0,
         test=len(federation.test),

@@ -139,6 +139,13 @@ def check(experiment: Experiment) -> None:
         UserError: nothing would arrive, or nobody would be invited.
     """
     recipe = experiment.recipe
+    if experiment.federation.unseen is not None:
+        raise UserError(
+            f"unseen = {experiment.federation.unseen.share:g} in a real federation",
+            expected="a simulation, or clients that all take part",
+            why="which nodes never train is not the server's to say: they hold the data, and are not tested here",
+            fix="leave unseen out",
+        )
     if recipe.regime != "federated":
         raise UserError(
             f"{recipe.title} in a real federation",

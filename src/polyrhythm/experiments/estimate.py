@@ -281,6 +281,7 @@ def _evaluation(prepared: Prepared) -> float:
     own = 0 if federation.local_tests is None else int(federation.local_tests.sizes.sum())
     if prepared.recipe.has_personal and not prepared.recipe.personal.tunes:
         own *= 2  # once more, with clients' own models
+    own += 0 if federation.unseen is None else int(federation.unseen.tests.sizes.sum())
     validation = 0 if federation.validation is None else len(federation.validation)
     pooled = len(federation.test) + validation + prepared.experiment.evaluation.train_samples
     models = len(prepared.eligible) if prepared.recipe.regime == "local" else 1

@@ -58,6 +58,10 @@ class Evaluator:
         if federation.local_tests is not None:
             own = federation.local_tests
             self._clients = {c: Holding(own.samples, own.indices(c)) for c in np.flatnonzero(own.sizes).tolist()}
+        self.unseen: Mapping[int, Holding] = {}
+        """The own tests of clients that never train; empty where there is no model to give them."""
+        if (apart := federation.unseen) is not None and experiment.recipe.regime != "local":
+            self.unseen = {c: Holding(apart.tests.samples, apart.tests.indices(c)) for c in apart.clients}
         self._groups = {name: members.tolist() for name, members in prepared.groups.items()}
         self._of_groups = {} if self._clients else self._training_data_of_groups(experiment)
         self._pairs: tuple[tuple[Tensor, Tensor], ...] = ()
@@ -91,6 +95,10 @@ class Evaluator:
         """
         return {c: self._tally(model_of(c), own, "own test", *of, c) for c, own in self._clients.items()}
 
+    def unseen_tests(self, model_of: Callable[[int], Model], of: Of = ()) -> dict[int, Tally]:
+        """The same on the tests of clients that never train."""
+        return {c: self._tally(model_of(c), own, "own test", *of, c) for c, own in self.unseen.items()}
+
     def of_clients(
         self, version: int, own: Mapping[int, Tally], personal: Mapping[int, Tally]
     ) -> ClientResultsRecord | None:
@@ -108,13 +116,26 @@ class Evaluator:
         theirs = tuple(self._score(personal[client]) for client in self.measured) if personal else None
         return ClientResultsRecord(version=version, scores=scores, losses=losses, personal=theirs)
 
-    def spread(self, own: Mapping[int, Tally], personal: Mapping[int, Tally]) -> Metrics | None:
+    def spread(
+        self,
+        own: Mapping[int, Tally],
+        personal: Mapping[int, Tally],
+        unseen: tuple[Mapping[int, Tally], Mapping[int, Tally]] = ({}, {}),
+    ) -> Metrics | None:
         """How the headline metric is spread over clients, as `VersionRecord.spread`; None without tests of their own.
 
         Args:
             own: what `own_tests` gave of the global model; empty where there is none.
             personal: and of the models that clients use; empty where they were not measured.
+            unseen: both of the clients that never train.
         """
+        found = self._spread(own, personal)
+        if any(unseen):
+            found["unseen_clients"] = float(len(unseen[0]))
+            found |= {f"unseen_{name}": value for name, value in self._spread(*unseen).items()}
+        return found or None
+
+    def _spread(self, own: Mapping[int, Tally], personal: Mapping[int, Tally]) -> Metrics:
         found = Metrics()
         for name, tallies in (("global", own), ("personal", personal)):
             scores = [self._score(tally) for tally in tallies.values()]
@@ -127,7 +148,7 @@ class Evaluator:
             known = [mine < everybodys for mine, everybodys in pairs if not math.isnan(mine + everybodys)]
             if known:
                 found["personal_worse"] = sum(known) / len(known)
-        return found or None
+        return found
 
     def _score(self, tally: Tally) -> float:
         """The headline metric; NaN where it is undefined."""

@@ -173,6 +173,7 @@ class Experiment(Settings):
             "initial": None if self.initial is None else weights_told(self.initial),
             "expert": losses_told(self.expert),
             **({"initial_skip": list(self.initial_skip)} if self.initial_skip else {}),
+            **({} if self.federation.unseen is None else {"unseen": self.federation.unseen.share}),
         }
 
 

@@ -40,17 +40,23 @@ def members(experiment: Experiment, chosen: Sequence[int]) -> list[ClientRecord]
     """
     federation = experiment.federation
     clients = range(federation.clients) if federation.clients <= MOST else chosen
-    group, tests, single = devices(experiment, clients), federation.local_tests, set(chosen)
-    return [
-        ClientRecord(
+    group, single = devices(experiment, clients), set(chosen)
+    never = set[int]() if federation.unseen is None else set(federation.unseen.clients)
+    found = []
+    for client in clients:
+        held, tests = federation.shares, federation.local_tests
+        if federation.unseen is not None and client in never:
+            held, tests = federation.unseen.train, federation.unseen.tests
+        record = ClientRecord(
             client=client,
-            samples=int(federation.shares.sizes[client]),
+            samples=int(held.sizes[client]),
             test_samples=0 if tests is None else int(tests.sizes[client]),
             device=group[client],
             measured=client in single,
+            unseen=client in never,
         )
-        for client in clients
-    ]
+        found.append(record)
+    return found
 
 
 def stratified(clients: Sequence[int], groups: Mapping[int, str], sizes: np.ndarray, most: int) -> list[int]:

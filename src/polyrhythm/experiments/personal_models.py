@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import final
 
 from polyrhythm.core.client_state import ClientState
+from polyrhythm.core.newcomers import settled_in
 from polyrhythm.core.personal import used
+from polyrhythm.core.protocols import ClientData
 from polyrhythm.core.server_state import Record, ServerState
 from polyrhythm.core.visit_plan import visit_of
 from polyrhythm.experiments.prepared import Prepared
@@ -34,30 +36,52 @@ class PersonalModels:
             version: which one.
             last: whether the run is known to end with it.
         """
+        return self._due(version, last=last, there=not self._prepared.recipe.personal.tunes)
+
+    def due_of_unseen(self, version: int, *, last: bool) -> bool:
+        """The same of clients that never train: theirs are there only once they are made."""
+        return self._due(version, last=last, there=False)
+
+    def _due(self, version: int, *, last: bool, there: bool) -> bool:
         experiment = self._prepared.experiment
         every = experiment.evaluation.personal_every
         if last or (every is None and experiment.until.judges):  # any version may then be the last
             return True
-        return not self._prepared.recipe.personal.tunes if every is None else version % every == 0
+        return there if every is None else version % every == 0
 
     def models(self, server: ServerState) -> Callable[[int], Model]:
         """Which model a client uses with a version of the global one."""
-        prepared = self._prepared
-        recipe, engine, setup = prepared.recipe, prepared.chosen.engine, prepared.setup
-        sent = Model(weights=server.weights, buffers=server.buffers)
+        data_of = self._prepared.data_of
 
         def model(client: int) -> Model:
-            record, data = server.clients.get(client, Record()), prepared.data_of(client)
-            visit, _ = visit_of(
-                recipe,
-                len(data),
-                engine.single_sample_fails,
-                seed=setup.seed,
-                client=client,
-                visit=record.visits,
-                version=server.version,
-                total_rounds=setup.total_rounds,
-            )
-            return used(recipe, visit, self._state_of(client, record.accepted), sent, data, engine)
+            record = server.clients.get(client, Record())
+            return self._used(server, client, record.visits, self._state_of(client, record.accepted), data_of(client))
 
         return model
+
+    def of_unseen(self, server: ServerState) -> Callable[[int], Model]:
+        """Which model a client that never trains would use: after visits of which it sends nothing."""
+        prepared, data_of = self._prepared, self._prepared.data_of_unseen
+        assert data_of is not None
+        visits = prepared.experiment.evaluation.unseen_visits
+
+        def model(client: int) -> Model:
+            data = data_of(client)
+            state = settled_in(prepared.recipe, prepared.setup, server, client, data, prepared.chosen.engine, visits)
+            return self._used(server, client, visits, state, data)
+
+        return model
+
+    def _used(self, server: ServerState, client: int, visits: int, state: ClientState, data: ClientData) -> Model:
+        recipe, engine, setup = self._prepared.recipe, self._prepared.chosen.engine, self._prepared.setup
+        visit, _ = visit_of(
+            recipe,
+            len(data),
+            engine.single_sample_fails,
+            seed=setup.seed,
+            client=client,
+            visit=visits,
+            version=server.version,
+            total_rounds=setup.total_rounds,
+        )
+        return used(recipe, visit, state, Model(weights=server.weights, buffers=server.buffers), data, engine)

@@ -111,6 +111,12 @@ class Prepared:
         return Holdings(self.federation.shares, self.scores)
 
     @property
+    def data_of_unseen(self) -> Holdings | None:
+        """Gives the training samples of a client that never trains; None without such clients."""
+        unseen = self.federation.unseen
+        return None if unseen is None else Holdings(unseen.train, self.scores)
+
+    @property
     def clients(self) -> Clients:
         """What whoever carries out visits must have."""
         return Clients(recipe=self.recipe, setup=self.setup, engine=self.chosen.engine, data=self.data_of)
@@ -258,6 +264,7 @@ def _pooled(federation: Federation) -> Federation:
         federation,
         shares=Shares.of(federation.train, order, np.array([len(order)])),
         local_tests=None,
+        unseen=None,
         names=(),
         notes=(*federation.notes, f"centralised: the samples of {federation.clients} clients are one client's"),
     )

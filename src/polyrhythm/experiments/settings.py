@@ -70,6 +70,8 @@ class Evaluation(Settings):
         personal_every: of the evaluated versions, those whose number it divides have clients' own models measured, too,
             and the last one; None for all of them where these models are there anyway, and for the last one alone where
             each has to be trained for it (`fine_tuning`), unless a metric ends the run.
+        unseen_visits: visits that a client which never trains (`unseen`) makes on the last version to settle in, of
+            which it sends nothing, before its own model is measured; on others that `personal_every` names, too.
         measure: what else is measured, by name: "update_similarity", how far the updates of a version agree;
             "estimation_error", how well each client's past foretells its update (both in
             `polyrhythm.experiments.report_metrics`); "sample_losses", how hard single training samples are, with the
@@ -81,4 +83,5 @@ class Evaluation(Settings):
     groups: bool = False
     client_results: Whole = 100
     personal_every: Count | None = None
+    unseen_visits: Count = 1
     measure: tuple[Measure, ...] = ()

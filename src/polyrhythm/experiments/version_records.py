@@ -78,6 +78,7 @@ class VersionRecords:
         alone = self._experiment.recipe.regime == "local"  # where all models are clients' own
         if own and self._personal is not None and self._personal.due(state.version, last=evaluate):
             personal = self._evaluator.own_tests(self._personal.models(state), (state.version, "personal"))
+        unseen = self._unseen(state, last=evaluate) if look else ({}, {})
         stale = staleness(state.version, reports)
         record = VersionRecord(
             version=state.version,
@@ -93,7 +94,7 @@ class VersionRecords:
             train=self._measure(self._evaluator.train, state.version) if look else None,
             clients=self._evaluator.over_clients(own) if look else None,
             groups=self._evaluator.over_groups(own, self._global_model(), (state.version,)) if look else None,
-            spread=self._evaluator.spread(*(({}, own) if alone else (own, personal))) if look else None,
+            spread=self._evaluator.spread(*(({}, own) if alone else (own, personal)), unseen) if look else None,
             staleness_mean=math.fsum(stale) / len(stale) if stale else None,
             staleness_max=max(stale, default=None),
             **totals,
@@ -103,6 +104,13 @@ class VersionRecords:
         )
         self.of_clients = self._evaluator.of_clients(state.version, own, personal)
         return record
+
+    def _unseen(self, state: ServerState, *, last: bool) -> tuple[Mapping[int, Tally], Mapping[int, Tally]]:
+        """What the task counts for clients that never train: of the global model, and of those that they would use."""
+        tests, model, of = self._evaluator.unseen_tests, self._global_model(), (state.version,)
+        if not self._evaluator.unseen or self._personal is None or not self._personal.due_of_unseen(of[0], last=last):
+            return tests(lambda _: model, of), {}
+        return tests(lambda _: model, of), tests(self._personal.of_unseen(state), (*of, "personal"))
 
     def of_classes(self, version: int, *, last: bool) -> ClassResultsRecord | None:
         """What the newest version makes of each class; None where it was not evaluated, or samples have no class.

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from polyrhythm.base.metric_names import title_of
 from polyrhythm.results import tables
 from polyrhythm.results.result_tables import over_seeds, row_head
 from polyrhythm.results.tables import NONE, Table
-from polyrhythm.runs.comparison import ComparedRuns, spread
+from polyrhythm.runs.comparison import ComparedRuns, last_spread, spread
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.spread import ClientResults, Spread, by_device, of_classes, of_clients
 from polyrhythm.runs.spread import spread as over_clients
 
 _MOST_CLASSES = 30
 _COLUMNS = ("mean", "sd", "worst", "median", "best")
+_OF_SPREAD = ("mean", "sd_over_clients", "worst_decile", "median")
+_UNSEEN = {"unseen_global": "unseen clients", "unseen_personal": "unseen clients' own models"}
 _HEAD = ("clients", "mean", "sd over clients", "worst tenth", "median", "best tenth", "gap between devices")
 
 
 def clients(found: ComparedRuns[RecordedRun]) -> Table | None:
     """How each method's newest model does on clients' own tests; None where no method has such results.
 
-    Where clients use models of their own these have a row of their own below.
+    Where clients use models of their own these have a row of their own below; so have clients that never train.
     """
     lines, sampled = [], False
     for name, runs in found.methods.items():
@@ -32,6 +34,9 @@ def clients(found: ComparedRuns[RecordedRun]) -> Table | None:
         lines.append((head, *_row([(own, own.versions[-1][1]) for own in known], len(runs))))
         if personal := [(own, own.personal[-1][1]) for own in known if own.personal]:
             lines.append((f"{head}, clients' own models", *_row(personal, len(runs))))
+        lines += [
+            (f"{head}, {whose}", *row) for which, whose in _UNSEEN.items() if (row := _unseen(found, name, which))
+        ]
     if all(line[1] == NONE for line in lines):
         return None
     words = "; of a sample of clients, in which every group of devices has its share" if sampled else ""
@@ -44,6 +49,16 @@ def clients(found: ComparedRuns[RecordedRun]) -> Table | None:
     )
 
 
+def _unseen(found: ComparedRuns[RecordedRun], method: str, which: str) -> tuple[str, ...]:
+    """The same of clients that never train: `_HEAD`; nothing where there are none."""
+    runs = [last_spread(rows) for rows in found.versions[method]]
+    counts = [int(last["unseen_clients"]) for last in runs if f"{which}_mean" in last]
+    if not counts:
+        return ()
+    of = [found.over_seeds(method, [last.get(f"{which}_{column}") for last in runs]) for column in _OF_SPREAD]
+    return (_counts(counts), *(tables.scores(values, len(runs)) for values in of), NONE, NONE)
+
+
 def _row(results: Sequence[tuple[ClientResults, Sequence[float]]], runs: int) -> tuple[str, ...]:
     """What the results of clients come to over the runs of a method: `_HEAD`."""
     known: list[tuple[Spread, float | None]] = []
@@ -54,11 +69,16 @@ def _row(results: Sequence[tuple[ClientResults, Sequence[float]]], runs: int) ->
     if not known:
         return tuple(NONE for _ in _HEAD)
     of = [[getattr(over, column) for over, _ in known] for column in _COLUMNS]
-    counts = sorted({over.clients for over, _ in known})
     return (
-        " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1]))),
+        _counts(over.clients for over, _ in known),
         *(tables.scores(spread(values), runs) for values in (*of, [gap for _, gap in known])),
     )
+
+
+def _counts(given: Iterable[int]) -> str:
+    """How many clients there were, in all runs."""
+    counts = sorted(set(given))
+    return " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
 
 
 def classes(found: ComparedRuns[RecordedRun]) -> Table | None:

@@ -84,7 +84,10 @@ class ComparedRuns(Generic[R]):
     ) -> list[dict[str, Any]]:
         """One entry per method: `method`, `runs`, `seeds`, `n`, `unfinished`, and mean, sd and n of each number.
 
-        `final_accuracy` is that of the last evaluated version. With `at_time`, `accuracy_at_time` is that of the last
+        `final_accuracy` is that of the last evaluated version, and `clients` has how it serves them on their own tests,
+        where they have some: `global_mean`, `personal_mean`, `unseen_personal_mean` and so on.
+
+        With `at_time`, `accuracy_at_time` is that of the last
         version evaluated by then, over the runs that went on as long. With `to`, `reached` counts the runs that reached
         the goal, and what it took is over those alone: read it together with `reached`.
 
@@ -105,6 +108,9 @@ class ComparedRuns(Generic[R]):
                 "unfinished": self.unfinished[name],
                 "final_accuracy": self.over_seeds(name, [read(rows, self.headline, "final", on) for rows in versions]),
             }
+            of_clients = [last_spread(rows) for rows in versions]
+            if names := list(dict.fromkeys(key for last in of_clients for key in last)):
+                entry["clients"] = {key: self.over_seeds(name, [last.get(key) for last in of_clients]) for key in names}
             if at_time is not None:
                 entry["at_time"] = at_time
                 at = [score_at(rows, self.headline, at_time, on) for rows in versions]
@@ -238,6 +244,11 @@ def _pairs(ours: Mapping[int, Mapping[str, float]], theirs: Mapping[int, Mapping
         if rests:
             found.append(statistics.fmean(ours[seed][rest] - theirs[seed][rest] for rest in rests))
     return found
+
+
+def last_spread(versions: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
+    """How the last evaluated of a run's versions serves clients, as `VersionRecord.spread`; empty where none says."""
+    return next((row["spread"] for row in reversed(versions) if row["spread"]), {})
 
 
 def spread(values: Sequence[float | None]) -> dict[str, Any]:

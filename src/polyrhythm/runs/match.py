@@ -7,7 +7,7 @@ from typing import Any
 
 Config = Mapping[str, Any]
 _KINDS: Mapping[str, tuple[str, ...]] = {
-    "data": ("data", "clients", "partition", "validation", "local_test"),
+    "data": ("data", "clients", "partition", "validation", "local_test", "unseen"),
     "fleet": ("fleet",),
     "budget": ("rounds", "until"),
 }

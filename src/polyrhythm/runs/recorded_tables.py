@@ -63,12 +63,13 @@ class RecordedTables(ABC):
 
     @property
     def members(self) -> pd.DataFrame:
-        """One row per client: `samples`, `test_samples`, `device` (its group of like ones), and if it is `measured`.
+        """One row per client: `samples`, `test_samples`, `device` (its group of like ones), if it is `measured`, and if
+        it is `unseen`, so that it never trains.
 
         Of a federation of more than 10,000, only those whose own results are kept.
         """
         found = frame(self.folder, "clients", self.number).set_index("client")
-        return found.astype({"measured": bool})
+        return found.astype({"measured": bool, "unseen": bool})
 
     @property
     def client_results(self) -> pd.DataFrame:

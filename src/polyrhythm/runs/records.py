@@ -148,7 +148,9 @@ class VersionRecord:
         spread: how the headline metric on their own tests is spread over clients: `global_mean`, each client counting
             the same, `global_pooled`, each sample, `global_median`, `global_worst_decile` (mean of the worst tenth) and
             `global_sd_over_clients`; and where clients have models of their own the same of these, `personal_mean` and
-            so on, with `personal_worse`, the share of clients that do worse with theirs than with the global one.
+            so on, with `personal_worse`, the share of clients that do worse with theirs than with the global one. Of
+            clients that never train, `unseen_clients` of them, all of it again, apart: `unseen_global_mean`,
+            `unseen_personal_mean` and so on.
         staleness_mean: mean over the updates of this version of the versions between the model that one started from
             and the one that it was added to; None without updates.
         staleness_max: their maximum.
@@ -228,10 +230,11 @@ class ClientRecord:
 
     Args:
         client: its number.
-        samples: training samples that it holds.
+        samples: training samples that it holds; of one that never trains those it would make its own model of.
         test_samples: samples of its own test; 0 without one.
         device: the name of its group of like devices, such as "tier 1"; "" where the fleet has none.
         measured: whether its own results are on record: of all clients, or of a sample (`Evaluation.client_results`).
+        unseen: whether it never trains, and is tested apart.
     """
 
     client: int
@@ -239,6 +242,7 @@ class ClientRecord:
     test_samples: int = 0
     device: str = ""
     measured: bool = False
+    unseen: bool = False
 
 
 @final

@@ -18,7 +18,7 @@ from polyrhythm.runs.records import (
 )
 
 APPLICATION = 0x504F4C59  # "POLY": tells our files from anybody else's
-VERSION = 7
+VERSION = 8
 Table = Literal["versions", "visits", "answers", "events", "clients", "client_results", "class_results"]
 Record = (
     VersionRecord | VisitRecord | AnswerRecord | EventRecord | ClientRecord | ClientResultsRecord | ClassResultsRecord

@@ -128,7 +128,7 @@ def of_clients(folder: Path, number: int, *, last: bool = False) -> ClientResult
         clients=tuple(row["client"] for row in single),
         devices=tuple(row["device"] for row in single),
         versions=versions,
-        having=sum(row["test_samples"] > 0 for row in rows),
+        having=sum(row["test_samples"] > 0 and not row["unseen"] for row in rows),
         personal=personal,
     )
 
@@ -190,6 +190,24 @@ def in_words(found: Mapping[str, float], headline: str) -> str:
         f"{named(headline)} {over['mean']:.4f} as a mean over clients, {over['pooled']:.4f} over samples, worst tenth "
         f"{over['worst_decile']:.4f}, median {over['median']:.4f}, sd over clients {over['sd_over_clients']:.4f}{worse}"
     )
+
+
+def unseen_in_words(found: Mapping[str, float], headline: str) -> str:
+    """What clients that never train get out of a version, in words; "" without any, or where it was not measured.
+
+    Args:
+        found: of a version, as `VersionRecord.spread`.
+        headline: the metric.
+    """
+    told = [
+        f"{found[f'unseen_{which}_mean']:.4f} with {whose} (worst tenth {found[f'unseen_{which}_worst_decile']:.4f})"
+        for which, whose in (("global", "the global model"), ("personal", "their own"))
+        if f"unseen_{which}_mean" in found
+    ]
+    if not told:
+        return ""
+    many = int(found["unseen_clients"])
+    return f"{named(headline)} of the {many:,} that never train, as a mean over them: {', '.join(told)}"
 
 
 @contextlib.contextmanager

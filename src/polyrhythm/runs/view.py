@@ -126,6 +126,8 @@ class RunView:
             said["fairness"] = fair
         if own_models := spread.in_words(last.get("spread") or {}, headline):
             said["own models"] = own_models
+        if unseen := spread.unseen_in_words(last.get("spread") or {}, headline):
+            said["unseen"] = unseen
         return said
 
     @property

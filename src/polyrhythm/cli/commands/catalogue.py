@@ -85,7 +85,9 @@ def data_list(context: typer.Context) -> None:
         list_sources()
 
 
-@data_app.command("show", cls=taking("data", "clients", "partition", "seed", "expert", "validation", "local_test"))
+@data_app.command(
+    "show", cls=taking("data", "clients", "partition", "seed", "expert", "validation", "local_test", "unseen")
+)
 @guarded
 def data_show(
     context: typer.Context,
