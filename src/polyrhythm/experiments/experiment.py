@@ -12,20 +12,20 @@ import numpy as np
 from torch import Tensor, nn
 
 from polyrhythm.base import html
-from polyrhythm.base.errors import Mistakes, UserError, check_kind, unknown
+from polyrhythm.base.errors import Mistakes, UserError, check_kind
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.base.plain import plain
 from polyrhythm.base.settings import Count, Seed, Settings, Takes
 from polyrhythm.base.streams import seeded_everywhere
 from polyrhythm.data.federation import Federation
 from polyrhythm.experiments.in_memory import losses_told, source_of, weights_told
+from polyrhythm.experiments.reachable_end import check_budget, check_end, check_metric
 from polyrhythm.experiments.settings import Evaluation, Name, Until
-from polyrhythm.fleet import FixedLinks, Fleet, FleetState, Uniform
+from polyrhythm.fleet import Fleet, FleetState
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.building import build
 from polyrhythm.models.calling import calls
 from polyrhythm.models.catalogue import Builder
-from polyrhythm.models.metrics import ONE_OF
 from polyrhythm.models.task import Task
 from polyrhythm.models.tasks import task
 from polyrhythm.models.weights import load_weights
@@ -216,85 +216,6 @@ def _check_task(experiment: Experiment) -> None:
         )
 
 
-def _check_end(experiment: Experiment) -> None:
-    rounds, recipe = experiment.rounds, experiment.recipe
-    if rounds is None and not experiment.until.anything:
-        raise UserError(
-            "no end: neither rounds nor until",
-            expected="rounds=30, or until accuracy, time, updates, patience or epsilon",
-            why="the run would go on for ever",
-            fix="give rounds=30",
-        )
-    ends = experiment.until.judges or experiment.until.updates or experiment.until.epsilon
-    if rounds is None and not ends and _timeless(experiment):
-        raise UserError(
-            f"until time = {experiment.until.time:g} with a fleet whose visits take no time",
-            expected="devices or links that take some",
-            why="virtual time would never pass, and the run would go on for ever",
-            fix="give rounds=30, or devices a speed",
-        )
-    if rounds is None and "total_rounds" in recipe.needs():
-        raise UserError(
-            f"{recipe.title} without rounds",
-            expected="the number of rounds",
-            why="a schedule of this recipe follows the whole length of the run, which must be known from the start",
-            fix="give rounds as well; until still ends the run earlier",
-        )
-
-
-def _check_budget(experiment: Experiment) -> None:
-    limit = experiment.until.epsilon
-    if limit is not None and not experiment.recipe.releasing.private:
-        raise UserError(
-            f"until epsilon = {limit:g} with {experiment.recipe.title}",
-            expected="a recipe with dp",
-            why="nothing is spent where nobody is hidden, and the run would never end by it",
-            fix="pipe dp(noise=1, clip=1, delta=1e-5) onto the recipe, or leave epsilon out",
-        )
-
-
-def _check_metric(experiment: Experiment) -> None:
-    """Refuses ends that a metric decides which nobody measures, that has no value there, or only one."""
-    until, federation = experiment.until, experiment.federation
-    if not until.judges:
-        if until.metric:
-            raise UserError(
-                f"until metric = {until.metric!r} alone",
-                expected="a goal for it, or patience",
-                why="a metric by itself ends nothing",
-                fix=f'give until={{metric = "{until.metric}", patience = 10}}, or leave the metric out',
-            )
-        return
-    aim = experiment.aim
-    metric, known = until.metric or aim.headline, ("loss", *aim.metrics_read)
-    if metric not in known and not (metric.startswith(ONE_OF) and "class_accuracy" in getattr(aim, "metrics", ())):
-        wanted = unknown("metric", metric, known, where=f"the task {aim.name}")
-        raise UserError(wanted.found, expected=wanted.expected, why=wanted.why, fix=f"measure it: {_HOW}")
-    held = "test" if federation.validation is None else "validation"
-    judged = federation.test if federation.validation is None else federation.validation
-    if metric in aim.constant(federation.outputs):
-        found = f"{metric} of {federation.outputs} outputs, which is the same whatever a model gives"
-    elif metric in aim.undefined(judged.targets, federation.outputs):
-        found = f"{metric}, which has no value on the {held} data, whatever a model gives"
-    else:
-        return
-    raise UserError(
-        f"until goes by {found}",
-        expected="a metric that tells versions apart",
-        why="the run would end at once, or never by it",
-        fix="choose another one with until metric, or other data to test on",
-    )
-
-
-_HOW = 'task=pr.task(…, metrics=(…)), in files task = "classification(metrics=[balanced_accuracy, auc])"'
-
-
-def _timeless(experiment: Experiment) -> bool:
-    """Whether no visit takes any time."""
-    fleet = experiment.fleet
-    return fleet.links == FixedLinks() and fleet.devices == Uniform(seconds_per_sample=0.0)
-
-
 def _check_groups(experiment: Experiment) -> None:
     if not experiment.evaluation.groups:
         return
@@ -393,14 +314,19 @@ def _check_initial(experiment: Experiment) -> None:
         )
 
 
+def _check_metric(experiment: Experiment) -> None:
+    if experiment.until.judges:
+        check_metric(experiment.until, experiment.federation, experiment.aim)
+
+
 def _check_recipe(experiment: Experiment) -> None:
     experiment.recipe.whole()
 
 
 _CHECKS = (
     _check_task,
-    _check_end,
-    _check_budget,
+    lambda made: check_end(made.rounds, made.until, made.recipe, made.fleet),
+    lambda made: check_budget(made.until, made.recipe),
     _check_metric,
     _check_expert,
     _check_score,
