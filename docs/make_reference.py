@@ -43,6 +43,7 @@ from polyrhythm.methods.order.pacing import Pacing
 from polyrhythm.methods.participation.base import Participation, ParticipationModifier
 from polyrhythm.methods.personal.models import PersonalModel
 from polyrhythm.methods.personal.scope import Scope
+from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import ReleaseModifier, ReleasePolicy
 from polyrhythm.methods.server_step import ServerStep
@@ -514,7 +515,7 @@ def _parts() -> Iterator[str]:
         "Settings of parts and fleets that are things with names of their own, as in "
         "`ccfl(budgets=listed(shares=[1, 0.5]))`."
     )
-    for kinds in (names.BUDGETS, names.DETECTORS, {"pacing": Pacing}):
+    for kinds in (names.BUDGETS, names.DETECTORS, {"pacing": Pacing, "adaptive": Adaptive}):
         for name, kind in kinds.items():
             yield entry(name, kind, level=4)
 

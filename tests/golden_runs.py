@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
+from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 
 SMALL: dict[str, Any] = {"cohort": 3, "epochs": 2, "batch": 5}
 BASE = pr.fedavg(**SMALL)
@@ -543,6 +544,13 @@ OTHERS: Mapping[str, dict[str, Any]] = {
         "model": Normalised,
         "recipe": BASE | pr.parts.compress_int8() | pr.parts.clip_updates(norm=0.1),
     },
+    "hidden clients, an adaptive clip": {
+        "recipe": BASE
+        | pr.parts.equal()
+        | pr.parts.poisson(rate=0.6)
+        | pr.parts.dp(noise=0.3, clip=Adaptive(start=0.2, count_noise=0.4)),
+        "rounds": 6,
+    },
     "hidden clients that come and go": {
         "recipe": BUFFERED | pr.parts.equal() | pr.parts.server_adam() | pr.parts.dp(noise=0.5, clip=0.5),
         "fleet": COMES_AND_GOES | pr.fleet.Faults(dropout=0.1, nan=0.1),
@@ -714,7 +722,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "stopped and resumed": (
         *("recipe scaffold", "recipe fedasync", "recipe tifl", "recipe fedcl", "part on_arrival", "part deadline"),
         *("recipe local_only", "recipe power_of_choice", "native engine", "fleet Energy"),
-        *("part dp", "part poisson"),
+        *("part dp", "part poisson", "hidden clients, an adaptive clip"),
     ),
     "finished and extended": ("recipe fedavg", "recipe feddyn", "recipe fedbuff", "part server_adam", "part dp"),
     "replayed": (

@@ -65,7 +65,7 @@ def _shortened(self: Dp, setup: Setup, state: Any, release: Release) -> Any:
 
 
 def _all_the_same(weight: float) -> Any:
-    return lambda self, release, clip: (release.updates(), [weight] * len(release.updates()))
+    return lambda self, release, clip: (release.updates(), [weight] * len(release.updates()), 0)
 
 
 def _of_those_heard(self: Dp, setup: Setup, state: Any, release: Release) -> Any:
@@ -78,7 +78,7 @@ def _of_those_heard(self: Dp, setup: Setup, state: Any, release: Release) -> Any
     rest=st.sampled_from(((), (PerStep(),), (Adam(lr=0.01),))),
     broken_by={
         "a hair shorter": swap(Dp, "private_mean", _shortened),
-        "clips all the same": swap(Dp, "clipped", lambda self, release, clip: (u := release.updates(), [0.5] * len(u))),
+        "clips all the same": swap(Dp, "clipped", _all_the_same(0.5)),
     },
 )
 def test_without_noise_and_with_a_wide_clip_it_is_the_plain_mean(trial: Trial, rest: tuple[Settings, ...]) -> None:
@@ -137,11 +137,11 @@ _CLIENTS = st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1e6), st.integers(
 def _clips_before_it_weighs(self: Dp, release: Release, clip: float) -> Any:
     updates = release.updates()
     short = [min(1.0, clip / max(1e-12, float(u.norm()))) for u in updates]
-    return updates, [a * b for a, b in zip(short, release.scales, strict=True)]
+    return updates, [a * b for a, b in zip(short, release.scales, strict=True)], 0
 
 
 def _by_samples(self: Dp, release: Release, clip: float) -> Any:
-    return release.updates(), [float(report.num_samples) for report in release.reports]
+    return release.updates(), [float(report.num_samples) for report in release.reports], 0
 
 
 @law(

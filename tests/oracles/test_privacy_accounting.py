@@ -9,6 +9,7 @@ import pytest
 
 from polyrhythm.methods.privacy import accounting
 from polyrhythm.methods.privacy.accounting import Accountant, Sampling
+from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 
 CLOSE = 0.01
 """How near a reference epsilon must come, relative."""
@@ -115,3 +116,18 @@ def test_versions_are_found_for_a_budget() -> None:
     assert accounting.epsilon(poisson(0.1), 2.0, most + 1, 1e-3, "pld") > 1.0
     assert accounting.versions_within(BOUNDED, 4.0, 2.2582, 1e-5, "pld") == 5
     assert accounting.versions_within(BOUNDED, 1.0, 0.1, 1e-5, "pld") == 0
+
+
+@pytest.mark.parametrize(
+    ("expected", "noise", "of_sum"),
+    [(20, 0.5, 0.5164), (20, 1, 1.1547), (50, 1, 1.0206), (100, 1, 1.0050), (100, 2, 2.0412)],
+)
+def test_what_an_adaptive_clip_leaves_for_the_sum(expected: float, noise: float, of_sum: float) -> None:
+    """Andrew et al. 2021, theorem 1, with count noise of a twentieth of the clients."""
+    assert Adaptive().remaining(noise, expected) == pytest.approx(of_sum, abs=5e-5)
+
+
+def test_an_adaptive_clip_by_hand() -> None:
+    """Three of four are not clipped: from C = 2 to 2 exp(-0.2 (3/4 - 1/2)), and towards 0.9 to 2 exp(0.03)."""
+    assert Adaptive().moved(2.0, 3 / 4) == pytest.approx(1.902459, abs=1e-6)
+    assert Adaptive(quantile=0.9).moved(2.0, 3 / 4) == pytest.approx(2.060909, abs=1e-6)

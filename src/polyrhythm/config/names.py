@@ -29,6 +29,7 @@ from polyrhythm.methods.local.schedules import Schedule
 from polyrhythm.methods.mechanism import Mechanism
 from polyrhythm.methods.order.pacing import Pacing
 from polyrhythm.methods.participation.critical_periods import Detector, FisherTrace, GradientNorm
+from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.work.budgets import Budgets, Levels, Listed, SlowShare
 from polyrhythm.models.building import build, checked_settings
@@ -78,6 +79,7 @@ _INSIDE: Mapping[str, Mapping[str, type[Settings]]] = {
     "detector": DETECTORS,
     "watch": DETECTORS,
     "pacing": {"pacing": Pacing},
+    "clip": {"adaptive": Adaptive},
 }
 
 

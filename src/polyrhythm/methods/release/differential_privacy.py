@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, final
+from typing import Annotated, Any, final
 
 import torch
 from annotated_types import Gt, Lt
@@ -21,6 +21,7 @@ from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.privacy import accounting
 from polyrhythm.methods.privacy.account import Account, counted
 from polyrhythm.methods.privacy.accounting import Accountant, Sampling
+from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 from polyrhythm.methods.privacy.effects import PrivacyEffect
 from polyrhythm.methods.release.base import ReleaseModifier
 
@@ -54,13 +55,14 @@ class Dp(ReleaseModifier):
             for 1, or for what `epsilon` takes.
         epsilon: what all rounds together may cost: the noise is found before the first one.
         delta: the probability that epsilon may not hold; less than 1 / N.
-        clip: the most by which one client moves the sum, Euclidean, in units of the weights.
+        clip: the most by which one client moves the sum, Euclidean, in units of the weights; or `adaptive(…)`, which
+            finds it.
         cap: samples beyond which a client counts no more, where clients count by samples.
         accountant: of the final statement: "pld" (privacy loss distributions), or "rdp" (Renyi), which is quicker and
             says more. During the run it is always "rdp".
 
     Raises:
-        UserError: noise and epsilon.
+        UserError: noise and epsilon; before the first version, more noise than an adaptive clip can share.
 
     Departures: the paper divides by the expected sum of weights; here by that of clients, and weights are at most 1.
 
@@ -71,7 +73,7 @@ class Dp(ReleaseModifier):
     noise: NonNegative | None = None
     epsilon: Positive | None = None
     delta: Annotated[float, Gt(0), Lt(1)] = 1e-5
-    clip: Positive = 1.0
+    clip: Positive | Adaptive = 1.0
     cap: Count | None = None
     accountant: Accountant = "pld"
 
@@ -99,16 +101,26 @@ class Dp(ReleaseModifier):
     def server_start(self, setup: Setup) -> State:
         sampling = setup.sampling
         assert sampling is not None, "a recipe asks for its own sampling"
-        return {
+        found = self.multiplier(sampling, setup.total_rounds)
+        state: dict[str, Any] = {
             "law": sampling.law,
             "population": sampling.population,
             "cohort": sampling.cohort,
             "rate": sampling.rate,
-            "noise": self.multiplier(sampling, setup.total_rounds),
+            "noise": found,
             "clip": self.clip,
             "versions": 0,
             "visits": Map(),
         }
+        if isinstance(self.clip, Adaptive):
+            return {
+                **state,
+                "clip": self.clip.start,
+                "of_sum": self.clip.remaining(found, sampling.cohort),
+                "used": self.clip.start,
+                "unclipped": self.clip.quantile,
+            }
+        return state
 
     def multiplier(self, sampling: Sampling, total_rounds: int | None) -> float:
         """z, found where it is not given.
@@ -133,27 +145,42 @@ class Dp(ReleaseModifier):
         return accounting.calibrated(sampling, self.epsilon, total_rounds, self.delta, self.accountant)
 
     def private_mean(self, setup: Setup, state: State, release: Release) -> tuple[State, Tensor]:
-        updates, weights = self.clipped(release, state["clip"])
+        updates, weights, unclipped = self.clipped(release, state["clip"])
         expected = state["cohort"]
         shares = [weight / expected for weight in weights]
         mean = weighted_sum(updates, shares) if updates else setup.zeros(wide=True)
-        if state["noise"]:
-            spread = state["noise"] * state["clip"] / expected
+        if spread := state.get("of_sum", state["noise"]) * state["clip"] / expected:
             mean = mean + noise(setup, release.version, mean.dtype).mul_(spread)
         visits = state["visits"]
         if state["law"] == "bounded":
             for client in {report.client for report in release.reports}:
                 visits = visits.set(client, visits.get(client, 0) + 1)
-        return {**state, "versions": state["versions"] + 1, "visits": visits}, mean
+        found = {**state, "versions": state["versions"] + 1, "visits": visits}
+        return self._adapted(setup, found, release.version, unclipped - len(updates) / 2), mean
 
-    def clipped(self, release: Release, clip: float) -> tuple[list[Tensor], list[float]]:
-        """One vector [P] for each client, and by what it counts so that it is no longer than the clip."""
+    def _adapted(self, setup: Setup, state: State, version: int, count: float) -> State:
+        """The state with the clip of the next version, where it adapts.
+
+        Args:
+            count: the sum of b_i - 1/2 over clients.
+        """
+        if not isinstance(self.clip, Adaptive):
+            return state
+        expected = state["cohort"]
+        if state["noise"]:
+            count += self.clip.spread(expected) * stream(setup.seed, "noise", version, "count").standard_normal()
+        unclipped = count / expected + 0.5
+        clip = self.clip.moved(state["clip"], unclipped)
+        return {**state, "used": state["clip"], "unclipped": unclipped, "clip": clip}
+
+    def clipped(self, release: Release, clip: float) -> tuple[list[Tensor], list[float], int]:
+        """One vector [P] for each client, by what it counts so that it is no longer than the clip; how many are not."""
         of_clients: dict[int, list[tuple[Tensor, float]]] = {}
         for report, scale in zip(release.reports, release.scales, strict=True):
             if report.update is not None:
                 weight = 1.0 if self.cap is None else min(report.num_samples / self.cap, 1.0)
                 of_clients.setdefault(report.client, []).append((report.update, weight * scale))
-        updates, weights = [], []
+        updates, weights, unclipped = list[Tensor](), list[float](), 0
         for said in of_clients.values():
             update, weight = said[0]
             if len(said) > 1:
@@ -161,7 +188,8 @@ class Dp(ReleaseModifier):
             length = abs(weight) * length_of(update)
             updates.append(update)
             weights.append(weight * (clip / length) if length > clip else weight)
-        return updates, weights
+            unclipped += length <= clip
+        return updates, weights, unclipped
 
     def account(self, key: str, sampling: Sampling, total_rounds: int | None) -> Account:
         """The account of a run.
@@ -176,6 +204,10 @@ class Dp(ReleaseModifier):
         """
         found = self.multiplier(sampling, total_rounds)
         weighed = "" if self.cap is None else f", weighed by its samples up to {self.cap:,},"
+        if isinstance(self.clip, Adaptive):
+            told = self.clip.told(found, sampling.cohort)
+        else:
+            told = f"clipped to {self.clip:g}, Gaussian noise of {found:.4g} clips is added to the sum"
         return Account(
             key=key,
             sampling=sampling,
@@ -183,8 +215,7 @@ class Dp(ReleaseModifier):
             wanted=self.epsilon,
             delta=self.delta,
             accountant=self.accountant,
-            mechanism=f"each client's update{weighed} is clipped to {self.clip:g}, Gaussian noise of {found:.4g} clips "
-            f"is added to the sum, and {sampling.cohort:g} divides it, whoever came",
+            mechanism=f"each client's update{weighed} is {told}, and {sampling.cohort:g} divides it, whoever came",
         )
 
     def spent(self, state: State, accountant: Accountant = "rdp") -> float:
@@ -193,6 +224,8 @@ class Dp(ReleaseModifier):
 
     def measures(self, state: State) -> Mapping[str, float]:
         cost = {"epsilon": self.spent(state)} if state["noise"] else {}
+        if isinstance(self.clip, Adaptive):
+            return {**cost, "clip_norm": float(state["used"]), "unclipped_share": float(state["unclipped"])}
         return {**cost, "clip_norm": float(state["clip"])}
 
 
