@@ -264,6 +264,9 @@ def main() -> None:
                 f"server {outcome.memory:.0f} MB",
                 flush=True,
             )
+            if swarm.trouble:
+                print(f"  nodes stumbled {len(swarm.trouble)} times, lastly: {swarm.trouble[-1][:200]}", flush=True)
+                swarm.trouble.clear()
     for title, counted in (
         ("sent", sum((o.sent for o in outcomes), collections.Counter())),
         ("refused, since it was, had or was of", sum((o.tally for o in outcomes), collections.Counter())),

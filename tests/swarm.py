@@ -7,6 +7,7 @@ spoiled as a parcel (`mutations`), or as something that is none (`wire_lies`).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import threading
@@ -104,15 +105,17 @@ class Line:
         try:
             came = self._fleet.PushMessages(request)
             for part in came.objects_to_push:
-                self._fleet.PushObject(
-                    PushObjectRequest(
-                        node=self.node,
-                        run_id=reply.metadata.run_id,
-                        session_id=came.session_id,
-                        object_id=part,
-                        object_content=contents[part],
-                    )
+                pushed = PushObjectRequest(
+                    node=self.node,
+                    run_id=reply.metadata.run_id,
+                    session_id=came.session_id,
+                    object_id=part,
+                    object_content=contents[part],
                 )
+                try:
+                    self._fleet.PushObject(pushed)
+                except httpx.RemoteProtocolError:  # the server has closed a connection that was idle for long
+                    self._fleet.PushObject(pushed)
         except httpx.HTTPStatusError:
             return False
         return bool(came.objects_to_push) or reply.has_error()
@@ -185,7 +188,7 @@ class Swarm:
     def _attend(self) -> None:
         silent = 0
         while not self._over.is_set():
-            line = self._idle.get()
+            line, message = self._idle.get(), None
             try:
                 message = line.receive(self._known)
                 silent = silent + 1 if message is None else 0
@@ -193,6 +196,8 @@ class Swarm:
                     self._reply(line, message)
             except Exception as error:
                 self.trouble.append(f"{type(error).__name__}: {error}")
+                if message is not None:
+                    self._failed(line, message)
             finally:
                 self._idle.put(line)
             if silent > len(self._lines) // THREADS:
@@ -203,18 +208,25 @@ class Swarm:
         with self._lock:  # one engine computes for all of them
             honest = self._answers[line.client](asked)
             sent = self._chosen(line.client, asked, message, honest)
-        taken = [line.send(reply, objects) for reply, objects in sent.messages]
+        taken = [line.send(reply, objects) for reply, objects in sent.messages]  # all of them, whichever are taken
         if not any(taken):
+            self._failed(line, message)
+
+    def _failed(self, line: Line, message: Message) -> None:
+        """Says that there is no answer, since the server would wait for it: Flower took none, or none was made."""
+        with contextlib.suppress(httpx.HTTPError):
             line.send(Message(Error(code=2, reason="nothing was taken"), reply_to=message))
-            sent.right = False
+        if (dispatch := dispatch_of(parcel_of(message.content))) is not None:
+            with self._lock:
+                self.done[dispatch] = Sent(getattr(self.done.get(dispatch), "kind", "nothing"), [])
 
     def _chosen(self, client: int, asked: Parcel, message: Message, honest: Parcel) -> Sent:
         true = Message(records(honest), reply_to=message)
         right = Sent("right", [(true, None)], right=True)
-        if '"Order"' not in asked.text:
+        dispatch = dispatch_of(asked)
+        if dispatch is None:
             return right
         self._earlier = [*self._earlier[-20:], true]
-        dispatch = json.loads(asked.text)["value"]["Order"][-1]["Assignment"][0]
         again, spent = dispatch in self._seen, len(self.done) >= self._most and dispatch not in self.done
         self._seen.add(dispatch)
         if client < self._honest or spent or (not again and self._draws.random() >= self._share):
@@ -232,3 +244,10 @@ class Swarm:
         text = spoiled.text.encode(errors="replace").decode()  # Flower has no half characters
         parcel = Parcel(text=text, arrays=spoiled.arrays)
         return Sent(how, [(Message(records(parcel), reply_to=message), None)], right=same(honest, parcel))
+
+
+def dispatch_of(asked: Parcel) -> int | None:
+    """The number of the visit that a message orders, none if it orders none."""
+    if '"Order"' not in asked.text:
+        return None
+    return int(json.loads(asked.text)["value"]["Order"][-1]["Assignment"][0])
