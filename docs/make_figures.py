@@ -34,9 +34,13 @@ RECIPES: Mapping[str, pr.Recipe] = {
     "proximal": pr.fedprox(cohort=5, mu=1.0),
     "coins": HIDDEN | pr.parts.poisson(rate=0.25),
     "cohorts": HIDDEN,
+    "fine_tuned": pr.fedavg_ft(cohort=5),
+    "fedper": pr.fedper(cohort=5),
+    "ditto": pr.ditto(cohort=5),
 }
 """The runs of the gallery: three seeds of each."""
-OWN_TESTS = ("tested", "proximal")
+OWN_MODELS = ("fine_tuned", "fedper", "ditto")
+OWN_TESTS = ("tested", "proximal", *OWN_MODELS)
 """Those in which every client has a test of its own, and a battery."""
 BATTERY = pr.fleet.Energy(battery=3.0, charging=0.05)
 
@@ -49,8 +53,8 @@ SHOWS: Mapping[str, Sequence[str]] = {
     "differences": ("fedavg", "fedcl", "ccfl", "alt", "fedbuff"),
     "training_loss": ("fedavg", "fedcl"),
     "groups": ("fedavg",),
-    **dict.fromkeys(("client_results", "fairness", "client_map", "device_gap"), OWN_TESTS),
-    "classes": OWN_TESTS,
+    **dict.fromkeys(("client_results", "fairness", "client_map", "device_gap", "classes"), ("tested", "proximal")),
+    **dict.fromkeys(("own_models", "client_gains", "worst_tenth"), OWN_MODELS),
     **dict.fromkeys(("class_map", "confusion"), ("tested",)),
     "cohort": ("fedavg", "fedcl"),
     "critical_periods": ("fedcl",),
@@ -77,8 +81,8 @@ SHOWS: Mapping[str, Sequence[str]] = {
 }
 """What each figure of the gallery is drawn from; `budgets` has runs of its own."""
 ONE_RUN = (
-    *("client_results", "client_map", "class_map", "confusion", "critical_periods", "participation", "visits", "drift"),
-    *("timeline", "buffer", "energy", "battery", "labels", "sample_losses", "samples"),
+    *("client_results", "own_models", "client_map", "class_map", "confusion", "critical_periods", "participation"),
+    *("visits", "drift", "timeline", "buffer", "energy", "battery", "labels", "sample_losses", "samples"),
 )
 
 

@@ -66,6 +66,9 @@ def compare_runs(
     if (fair := fairness_tables.clients(found)) is not None:
         screen.print(fair.caption, markup=False, highlight=False)
         screen.print_table(_as_rich(fair))
+    if (gained := fairness_tables.differences(found, found.baseline)) is not None:
+        screen.print(gained.caption, markup=False, highlight=False)
+        screen.print_table(_as_rich(gained))
     _print_settings(screen, found, everything=all_settings)
     screen.print(verdict(found, on), markup=False, highlight=False)
     dagger = f"; {tables.UNFINISHED}" if any(found.unfinished.values()) else ""
@@ -76,7 +79,7 @@ def compare_runs(
 
 
 def _print_json(found: Comparison, results: Sequence[Mapping[str, Any]], on: On) -> None:
-    gains, settings = found.differences(on=on), found.settings
+    gains, settings, of_clients = found.differences(on=on), found.settings, found.client_differences()
     for entry in results:
         name = entry["method"]
         print_json(
@@ -87,6 +90,7 @@ def _print_json(found: Comparison, results: Sequence[Mapping[str, Any]], on: On)
                 "baseline": found.baseline,
                 "group_by": found.group_by,
                 "difference": dataclasses.asdict(gains[name]) if name in gains else None,
+                "client_difference": dataclasses.asdict(of_clients[name]) if name in of_clients else None,
                 "settings": {key: values[name] for key, values in settings.items()},
             }
         )

@@ -23,6 +23,7 @@ from polyrhythm.figures import (
     effort,
     forest,
     groups,
+    own_models,
     pareto,
     participation,
     privacy,
@@ -63,14 +64,15 @@ __all__ = [
 
 _ALL = (
     *(*curves.FIGURES, *cohorts.FIGURES, *participation.FIGURES, *effort.FIGURES),
-    *(*clients.FIGURES, *classes.FIGURES, *devices.FIGURES),
+    *(*clients.FIGURES, *own_models.FIGURES, *classes.FIGURES, *devices.FIGURES),
     *(*clock.FIGURES, *curricula.FIGURES, *groups.FIGURES, *updates.FIGURES),
     *privacy.FIGURES,
     *(*time_to.FIGURES, *pareto.FIGURES, *forest.FIGURES),
 )
 _ORDER = (
     *("accuracy", "loss", "costs", "to_accuracy", "pareto", "differences", "training_loss", "groups"),
-    *("client_results", "fairness", "client_map", "device_gap", "classes", "class_map", "confusion"),
+    *("client_results", "own_models", "fairness", "client_gains", "worst_tenth", "client_map", "device_gap"),
+    *("classes", "class_map", "confusion"),
     *("cohort", "critical_periods", "participation", "visits", "lorenz", "epochs", "drift", "timeline"),
     *("staleness", "staleness_over_time", "buffer", "energy", "battery"),
     *("labels", "pacing", "sample_losses", "samples"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from polyrhythm.base.metric_names import in_words
@@ -92,11 +92,22 @@ def _first(subject: Subject) -> list[tuple[str, RecordedRun, ClientResults]]:
 
 
 def _bands(subject: Subject, options: Options) -> Chart:
+    return bands_of(subject, options, bands)
+
+
+def bands_of(subject: Subject, options: Options, read: Callable[[ClientResults], list[dict[str, float]]]) -> Chart:
+    """A panel for each method's first run: how results are spread over clients, version by version.
+
+    Args:
+        subject: the runs.
+        options: how it is drawn.
+        read: gives the rows, as `bands`.
+    """
     import altair as alt
 
     panels = []
     styles = subject.styles(options.theme)
-    found = [(name, run, own, bands(own)) for name, run, own in _first(subject)]
+    found = [(name, run, own, rows) for name, run, own in _first(subject) if (rows := read(own))]
     domain = _domain([row[edge] for *_, rows in found for row in rows for edge in ("worst", "q10", "q90")], subject)
     for name, run, own, rows in found:
         look = styles[name]

@@ -93,6 +93,7 @@ def contents(
             result_tables.accuracy(found, on, level),
             result_tables.differences(found, found.baseline, on, level),
             fairness_tables.clients(found),
+            fairness_tables.differences(found, found.baseline, level),
             fairness_tables.classes(found),
         ),
         "costs": (result_tables.costs(found), result_tables.took(found, on, to), result_tables.faults(found)),

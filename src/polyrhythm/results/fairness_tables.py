@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from polyrhythm.base.metric_names import title_of
+from polyrhythm.base.metric_names import in_words, title_of
 from polyrhythm.results import tables
 from polyrhythm.results.result_tables import over_seeds, row_head
 from polyrhythm.results.tables import NONE, Table
@@ -46,6 +46,33 @@ def clients(found: ComparedRuns[RecordedRun]) -> Table | None:
         f"{over_seeds(found)}. Gap: best minus worst group of like devices.",
         head=(row_head(found), *_HEAD),
         rows=tables.rows(lines),
+    )
+
+
+def differences(found: ComparedRuns[RecordedRun], baseline: str, level: float = 0.95) -> Table | None:
+    """What each of the other methods gives clients more than one of them, client by client; None without a pair."""
+    by = found.client_differences(baseline=baseline, level=level)
+    if all(one.mean.mean is None for one in by.values()):
+        return None
+    return Table(
+        name="client_differences",
+        caption=f"What clients gain over {baseline}: {in_words(found.headline)} of the model that each uses, on its "
+        f"own test, minus that of the same client and seed. Gain: mean over clients, with the {level * 100:g} % "
+        f"interval of its mean over seeds (Student's t); {tables.HOLDS_ZERO} it holds 0. Over clients, in a seed: "
+        "the share that loses and that wins, the standard deviation, and the tenth that loses most.",
+        head=(row_head(found), "n", "clients", "gain", "Holm", "lose", "win", "sd over clients", "worst tenth"),
+        rows=tables.rows(
+            (
+                *(tables.marked(name, found.unfinished[name]), str(one.mean.n), _counts(one.clients)),
+                *(tables.gain(one.mean), tables.chance(one.mean.holm)),
+                *(NONE if value is None else f"{value:.0%}" for value in (one.lose, one.win)),
+                *(
+                    NONE if value is None else tables.signed(value, digits=4, plus=False)
+                    for value in (one.sd, one.worst)
+                ),
+            )
+            for name, one in by.items()
+        ),
     )
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from polyrhythm.base.errors import UserError, unknown
-from polyrhythm.runs import holes, match
+from polyrhythm.runs import client_gains, holes, match
+from polyrhythm.runs.client_gains import ClientDifference, Scores
 from polyrhythm.runs.costs import GOALS, On, reached, score_at
 from polyrhythm.runs.grouping import apart_from, by_method
 from polyrhythm.runs.paired import Difference, corrected, difference, mean_and_spread
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.result_rule import Reading, read
 from polyrhythm.runs.settings_apart import differing, varying
+from polyrhythm.runs.spread import of_clients
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,9 +111,9 @@ class ComparedRuns(Generic[R]):
                 "unfinished": self.unfinished[name],
                 "final_accuracy": self.over_seeds(name, [read(rows, self.headline, "final", on) for rows in versions]),
             }
-            of_clients = [last_spread(rows) for rows in versions]
-            if names := list(dict.fromkeys(key for last in of_clients for key in last)):
-                entry["clients"] = {key: self.over_seeds(name, [last.get(key) for last in of_clients]) for key in names}
+            lasts = [last_spread(rows) for rows in versions]
+            if names := list(dict.fromkeys(key for last in lasts for key in last)):
+                entry["clients"] = {key: self.over_seeds(name, [last.get(key) for last in lasts]) for key in names}
             if at_time is not None:
                 entry["at_time"] = at_time
                 at = [score_at(rows, self.headline, at_time, on) for rows in versions]
@@ -160,9 +163,7 @@ class ComparedRuns(Generic[R]):
         Raises:
             UserError: there is no such method or reading, or a level that is no share.
         """
-        base = self.baseline if baseline is None else baseline
-        if base not in self.methods:
-            raise unknown("method", base, self.methods, why="the others are compared with it")
+        base = self._known(baseline)
         if not 0 < level < 1:
             raise UserError(
                 f"level = {level!r}",
@@ -181,6 +182,56 @@ class ComparedRuns(Generic[R]):
                 if name != base
             }
         )
+
+    def client_gains(self, baseline: str | None = None) -> dict[str, dict[int, dict[int, float]]]:
+        """What each client gets more from each of the other methods, by method, seed and client.
+
+        Of the model that the client uses, on its own test, after the last version that it was measured of; a seed means
+        the same clients to every method. Methods on other data have no pairs, nor have clients that are not measured
+        (`Evaluation.client_results`).
+
+        Args:
+            baseline: the method that the others are compared with; None for that of the comparison.
+        """
+        base = self._known(baseline)
+        first = {name: members[0].config for name, members in self.methods.items()}
+        alike = [name for name in self.methods if name != base and match.paired(first[name], first[base])]
+        scores = {name: self._client_scores(name) for name in (base, *alike)} if alike else {}
+        found: dict[str, dict[int, dict[int, float]]] = {name: {} for name in self.methods if name != base}
+        for name in alike:
+            for seed in sorted(scores[name].keys() & scores[base].keys()):
+                ours, theirs = scores[name][seed], scores[base][seed]
+                pairs = [client_gains.gains(ours[rest], theirs[rest]) for rest in ours if rest in theirs]
+                if gained := client_gains.mean_of(pairs):
+                    found[name][seed] = gained
+        return found
+
+    def client_differences(self, *, baseline: str | None = None, level: float = 0.95) -> dict[str, ClientDifference]:
+        """The same summed up: the mean gain with its interval over seeds, and apart from it how clients differ in it.
+
+        Args:
+            baseline: the method that the others are compared with; None for that of the comparison.
+            level: how often such intervals cover the true difference.
+        """
+        gained = self.client_gains(baseline)
+        found = {name: client_gains.client_difference(of.values(), level) for name, of in gained.items()}
+        tested = corrected({name: one.mean for name, one in found.items()})
+        return {name: dataclasses.replace(one, mean=tested[name]) for name, one in found.items()}
+
+    def _client_scores(self, name: str) -> dict[int, dict[str, Scores]]:
+        """Of each run of a method what its clients have, by seed and by what it shares with its pair."""
+        found: dict[int, dict[str, Scores]] = {}
+        for run in self.methods[name]:
+            if scores := client_gains.scores_used(of_clients(run.folder, run.number, last=True)):
+                rest = "" if self.group_by is None else apart_from(run.config, self.group_by)
+                found.setdefault(run.seed, {})[rest] = scores
+        return found
+
+    def _known(self, baseline: str | None) -> str:
+        base = self.baseline if baseline is None else baseline
+        if base not in self.methods:
+            raise unknown("method", base, self.methods, why="the others are compared with it")
+        return base
 
     def read(self, method: str, reading: Reading = "final", on: On = "test") -> dict[int, float]:
         """One number for each seed of a method that has one; of several runs with a seed their mean."""
