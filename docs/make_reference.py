@@ -184,8 +184,10 @@ MORE = {
     "compression": ("compress_top_k", "compress_int8", "lossless"),
     "partial_work": ("partial_work",),
     "personal": (
-        *("fedavg_ft", "fedper", "lg_fedavg", "fedbn", "fedrep", "fedbabu", "ditto"),
+        *("fedavg_ft", "fedper", "lg_fedavg", "fedbn", "fedrep", "fedbabu", "ditto", "apfl", "pfedme"),
+        "per_fedavg",
         *("personal_layers", "personal_first", "fine_tuning", "personal_copy"),
+        *("personal_mixture", "moreau_envelope", "meta_step"),
     ),
     "curriculum": ("curriculum_fl", "curriculum", "pacing"),
     "client_curriculum": ("client_curriculum",),

@@ -227,6 +227,7 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "aced": {"recipe": pr.aced(concurrency=4, within=3, epochs=1, batch=5), "fleet": TIERS, "rounds": 10},
     "afl": {"recipe": pr.afl(concurrency=4, buffer=2, batch=5), "fleet": TIERS},
     "alt": {"recipe": ALT, "model": layers},
+    "apfl": {"recipe": pr.apfl(**SMALL, adapt=True), "federation": held_out, "model": Normalised},
     "area": {"recipe": pr.area(concurrency=3, epochs=1, batch=5), "fleet": TIERS, "rounds": 8},
     "ca2fl": {"recipe": pr.ca2fl(concurrency=4, buffer=2, epochs=1, batch=5), "fleet": TIERS, "rounds": 6},
     "cc_fedadagrad": {"recipe": pr.cc_fedadagrad(cohort=3, batch=5)},
@@ -276,6 +277,12 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "moon": {"recipe": pr.moon(**SMALL, layer="logits"), "model": layers},
     "oort": {"recipe": pr.oort(**SMALL), "fleet": TIERS, "rounds": 6},
     "optimal_sampling": {"recipe": pr.optimal_sampling(cohort=5, uploads=2, epochs=2, batch=5), "rounds": 6},
+    "per_fedavg": {
+        "recipe": pr.per_fedavg(**SMALL, inner_lr=0.05),
+        "federation": held_out,
+        "evaluation": pr.Evaluation(personal_every=2),
+    },
+    "pfedme": {"recipe": pr.pfedme(**SMALL, beta=0.5), "federation": held_out, "model": Normalised},
     "power_of_choice": {"recipe": pr.power_of_choice(**SMALL)},
     "refl": {"recipe": pr.refl(**SMALL, rest=2), "fleet": COMES_AND_GOES, "rounds": 8},
     "scaffold": {"recipe": pr.scaffold(**SMALL)},
@@ -332,10 +339,21 @@ PARTS: Mapping[str, dict[str, Any]] = {
         "rounds": 6,
     },
     "last_updates": {"recipe": BASE | pr.parts.equal() | pr.parts.last_updates(unheard="wait")},
+    "meta_step": {
+        "recipe": BUFFERED | pr.parts.meta_step(form="hessian_free") | pr.parts.prox(mu=0.1),
+        "federation": held_out,
+        "fleet": TIERS,
+    },
     "min_reports": {"recipe": BASE | pr.parts.min_reports(count=2), "fleet": TIERS | pr.fleet.Faults(lost=0.5)},
     "model_contrast": {
         "recipe": BASE | pr.parts.model_contrast(layer="logits") | pr.parts.prox(mu=0.1),
         "model": layers,
+    },
+    "moreau_envelope": {
+        "recipe": BUFFERED | pr.parts.moreau_envelope(steps=2) | pr.parts.personal_layers(layers=("norms",)),
+        "federation": held_out,
+        "model": Normalised,
+        "fleet": TIERS | pr.fleet.Faults(nan=0.2),
     },
     "norm_sampling": {
         "recipe": BASE | pr.parts.norm_sampling(rescalings=4, uploads=1) | pr.parts.control_variates(),
@@ -372,6 +390,14 @@ PARTS: Mapping[str, dict[str, Any]] = {
         "federation": held_out,
         "model": Normalised,
         "fleet": TIERS | pr.fleet.Faults(nan=0.2),
+    },
+    "personal_mixture": {
+        "recipe": pr.scaffold(**SMALL, momentum=0.5, clip=1.0)
+        | pr.parts.personal_mixture(share=0.3)
+        | pr.parts.partial_work(seconds=0.1),
+        "federation": held_out,
+        "model": layers,
+        "fleet": TIERS,
     },
     "power": {"recipe": BASE | pr.parts.power(alpha=0.1)},
     "loss_sampling": {"recipe": BASE | pr.parts.loss_sampling(variant="cpow", d=5, batch=4)},
@@ -697,6 +723,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe moon", "recipe alt", "part curriculum"),
         *("part compress_top_k", "part partial_work", "all kinds of faults", "native engine"),
         *("recipe optimal_sampling", "recipe fedlalr", "recipe fedrep", "part personal_copy", "part personal_layers"),
+        *("recipe apfl", "part meta_step", "part moreau_envelope"),
         "part dp",
     ),
     "in threads": ("widths in the native engine", "native engine", "native engine, rolling", "model lenet5"),
@@ -708,6 +735,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         "part critical_periods",
         "part curriculum",
         "recipe fedrep",
+        "recipe pfedme",
         "part dp",
     ),
     "killed and resumed": (
@@ -717,6 +745,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         *("part compress_int8", "part client_curriculum", "batch normalisation", "recipe f3ast", "recipe divfl"),
         *("recipe fedawe", "recipe optimal_sampling", "recipe refl"),
         *("recipe fedrep", "part personal_copy", "part personal_layers"),
+        *("recipe apfl", "recipe per_fedavg", "part moreau_envelope"),
         *("part dp", "hidden clients that come and go"),
     ),
     "stopped and resumed": (
@@ -740,7 +769,16 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         "stacked engine",
         "part dp",
     ),
-    "on nodes": (*NODES, "recipe fedbn", "recipe ditto", "recipe fedlalr", "part poisson"),
+    "on nodes": (
+        *NODES,
+        "recipe fedbn",
+        "recipe ditto",
+        "recipe apfl",
+        "recipe pfedme",
+        "recipe per_fedavg",
+        "recipe fedlalr",
+        "part poisson",
+    ),
     "on Flower": NODES,
 }
 """Which runs are also carried out in other ways, to the same numbers."""

@@ -25,6 +25,7 @@ from .methods.papers import ace as ace
 from .methods.papers import aced as aced
 from .methods.papers import afl as afl
 from .methods.papers import alt as alt
+from .methods.papers import apfl as apfl
 from .methods.papers import area as area
 from .methods.papers import ca2fl as ca2fl
 from .methods.papers import cc_fedadagrad as cc_fedadagrad
@@ -74,6 +75,8 @@ from .methods.papers import mifa as mifa
 from .methods.papers import moon as moon
 from .methods.papers import oort as oort
 from .methods.papers import optimal_sampling as optimal_sampling
+from .methods.papers import per_fedavg as per_fedavg
+from .methods.papers import pfedme as pfedme
 from .methods.papers import power_of_choice as power_of_choice
 from .methods.papers import refl as refl
 from .methods.papers import scaffold as scaffold

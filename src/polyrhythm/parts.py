@@ -43,6 +43,9 @@ from polyrhythm.methods.participation.sampled_staleness import SampledStaleness 
 from polyrhythm.methods.participation.tier_sampling import TierSampling as tier_sampling
 from polyrhythm.methods.participation.utility_sampling import UtilitySampling as utility_sampling
 from polyrhythm.methods.participation_intervals import ParticipationIntervals as participation_intervals
+from polyrhythm.methods.personal.guided import MetaStep as meta_step
+from polyrhythm.methods.personal.guided import MoreauEnvelope as moreau_envelope
+from polyrhythm.methods.personal.guided import PersonalMixture as personal_mixture
 from polyrhythm.methods.personal.models import FineTuning as fine_tuning
 from polyrhythm.methods.personal.models import GlobalModel as global_model
 from polyrhythm.methods.personal.models import PersonalCopy as personal_copy
@@ -129,8 +132,10 @@ __all__ = [
     "loss_sampling",
     "lossless",
     "median",
+    "meta_step",
     "min_reports",
     "model_contrast",
+    "moreau_envelope",
     "norm_sampling",
     "normalised_averaging",
     "on_arrival",
@@ -141,6 +146,7 @@ __all__ = [
     "personal_copy",
     "personal_first",
     "personal_layers",
+    "personal_mixture",
     "poisson",
     "power",
     "prox",

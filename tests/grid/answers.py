@@ -44,6 +44,7 @@ from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.participation.tier_sampling import TierSampling
 from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
+from polyrhythm.methods.personal.guided import MetaStep, MoreauEnvelope, PersonalMixture
 from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
 from polyrhythm.methods.personal.phases import PersonalFirst
 from polyrhythm.methods.personal.scope import PersonalLayers
@@ -171,6 +172,9 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (PersonalLayers(layers=("*bias",)), FineTuning(epochs=1)),
         (PersonalLayers(layers=("*weight",)), PersonalFirst(epochs=1)),
         (PersonalLayers(layers=("*bias",)), PersonalCopy(epochs=1)),
+        (PersonalLayers(layers=("*bias",)), PersonalMixture(adapt=True)),
+        (MoreauEnvelope(steps=2),),
+        (MetaStep(form="hessian_free"),),
     ),
     "capacity": (
         (Whole(),),

@@ -37,7 +37,8 @@ from polyrhythm.methods.participation.norm_sampling import chances
 from polyrhythm.methods.participation.rate_sampling import RateSampling
 from polyrhythm.methods.participation.ward import merged
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
-from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
+from polyrhythm.methods.personal.guided import MetaStep, MoreauEnvelope, PersonalMixture
+from polyrhythm.methods.personal.models import FineTuning, PersonalCopy, PersonalModel
 from polyrhythm.methods.personal.scope import PersonalLayers
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import ReleaseModifier
@@ -348,6 +349,49 @@ def test_a_copy_with_a_pull_by_hand(strength: float, found: float) -> None:
     layout = Halfway().engine().layout
     assert {name: float(value) for name, value in layout.named(kept).items()} == {"first": found, "second": found}
     assert layout.named(story.weights)["first"] == 2  # one step of its own
+
+
+def alone(part: PersonalModel, *, steps: int = 1, lr: float = 0.5) -> tuple[float, dict[str, Any]]:
+    """Where one client with b = 4 has brought the global model from 0, and what it keeps for itself."""
+    recipe = fedavg(cohort=1, steps=steps, batch=None, lr=lr) | part
+    story = run(recipe, Halfway(targets=(4.0,), sizes=(1,)), versions=1)
+    layout = Halfway().engine().layout
+    kept = dict(story.clients[0].parts.get(part.label(), {}))
+    if kept:
+        kept["weights"] = float(layout.named(kept["weights"])["second"])
+    return float(layout.named(story.weights)["first"]), kept
+
+
+@pytest.mark.parametrize(("share", "own"), [(0.5, 1.0), (1.0, 2.0)])
+def test_a_mixture_by_hand(share: float, own: float) -> None:
+    """One step from 0 towards 4: w = 2, and v = share * 2, since the mixture was 0; w is stepped all the same."""
+    world, kept = alone(PersonalMixture(share=share))
+    assert (world, kept["weights"], kept["share"]) == (2, own, share)
+    # Two steps: the mixture of (1, 2) is 3/2, so v = 1 + 5/8; the second step of w is from 2 to 3.
+    if share == 0.5:
+        world, kept = alone(PersonalMixture(share=share), steps=2)
+        assert (world, kept["weights"]) == (3, 1.625)
+
+
+def test_a_share_is_adapted_by_hand() -> None:
+    """Then w = 2, v = 1, mixed 3/2, where the gradient is -5/2 in both numbers: 1/2 - 1/2 * 2 * (1 - 2) * -5/2 = -2."""
+    recipe = fedavg(cohort=1, steps=1, batch=None, lr=0.5) | PersonalMixture(share=0.5, adapt=True)
+    story = run(recipe, Halfway(targets=(4.0,), sizes=(1,)), versions=2)
+    assert story.clients[0].parts["personal_mixture"]["share"] == 0  # -2, kept within 0 and 1
+
+
+@pytest.mark.parametrize(("steps", "theta", "world"), [(1, 2.0, 0.5), (2, 9 / 4, 15 / 16)])
+def test_a_moreau_envelope_by_hand(steps: int, theta: float, world: float) -> None:
+    """lambda = 1, eta_p = 1/2, K = 2, eta = 1/4: (theta, w) = (2, 1/2), (9/4, 15/16)."""
+    found, kept = alone(MoreauEnvelope(strength=1.0, steps=2, lr=0.5), steps=steps, lr=0.25)
+    assert (kept["weights"], found) == (theta, world)
+
+
+@pytest.mark.parametrize(("form", "gradient"), [("first_order", -2.0), ("hessian_free", -1.0)])
+def test_a_step_for_what_comes_of_a_step_by_hand(form: Any, gradient: float) -> None:
+    """alpha = 1/2: w' = 2, where the gradient is -2; less alpha times the second derivative, 1, of it: -1."""
+    found, _ = alone(MetaStep(lr=0.5, form=form, delta=0.5))
+    assert found == -0.5 * gradient
 
 
 @pytest.mark.parametrize(("epochs", "found"), [(0.0, (1, 1)), (1.0, (2.5, 1)), (2.0, (3.25, 1))])

@@ -69,8 +69,14 @@ def test_what_needs_whole_models_is_refused(part: Widths, other: Settings) -> No
         assert part.label() in caught.value.found
 
 
-@row("a part of the model × `personal_layers`, `fine_tuning`, `personal_copy`")
-@pytest.mark.parametrize("own", ["personal_layers(layers=[head])", "fine_tuning", "personal_copy"])
+@row("a part of the model × what is personal")
+@pytest.mark.parametrize(
+    "own",
+    [
+        *("personal_layers(layers=[head])", "fine_tuning", "personal_copy"),
+        *("personal_mixture", "moreau_envelope", "meta_step"),
+    ],
+)
 def test_what_is_a_clients_own_is_refused(own: str) -> None:
     with pytest.raises(UserError) as caught:
         names.recipe(f"fedavg | {own} | rolling_window")

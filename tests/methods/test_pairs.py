@@ -53,6 +53,7 @@ from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.participation.tier_sampling import TierSampling
 from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
+from polyrhythm.methods.personal.guided import MetaStep, MoreauEnvelope, PersonalMixture
 from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
 from polyrhythm.methods.personal.phases import PersonalFirst
 from polyrhythm.methods.personal.scope import PersonalLayers
@@ -853,6 +854,37 @@ def test_a_copy_is_trained_in_plain_passes() -> None:
     assert same(fresh.clients[0].parts["personal_copy"], again.clients[0].parts["personal_copy"])
 
 
+@row("`personal_mixture` × corrections, server steps, `personal_layers`")
+@pytest.mark.parametrize("part", [ControlVariates(), Prox(mu=0.5), Adam(), HEAD, Curriculum()], ids=lambda p: p.label())
+def test_a_mixture_leaves_the_rest_as_it_is(part: Settings) -> None:
+    plain, mixed = (run(recipe, Federation()) for recipe in (EVERYBODY | part, EVERYBODY | part | PersonalMixture()))
+    assert alike(mixed, plain)
+    assert all("personal_mixture" in state.parts for state in mixed.clients.values())
+
+
+@row("`moreau_envelope`, `meta_step` × prox, clipping, momentum")
+@pytest.mark.parametrize("part", [MoreauEnvelope(strength=2.0), MetaStep(lr=0.1)], ids=lambda part: part.label())
+def test_what_steps_go_along_is_clipped_and_pulled(part: Settings) -> None:
+    """With lr * mu = 1 every step goes back to where the visit began, but for the direction itself."""
+    federation = Federation(dtype=torch.float64)
+    recipe = fedavg(cohort=4, batch=None, epochs=3, lr=0.5, clip=1e-3) | Prox(mu=2.0) | part
+    moved = [float(torch.linalg.vector_norm(r.update)) for r in run(recipe, federation, versions=1).reports.values()]  # type: ignore[arg-type]
+    assert 0 < max(moved) <= 0.5e-3 + 1e-12
+
+
+@row("`personal_mixture`, `moreau_envelope`, `meta_step` × partial work, budgets")
+@pytest.mark.parametrize(
+    ("part", "steps"), [(PersonalMixture(), 3), (MoreauEnvelope(steps=3), 2), (MetaStep(form="hessian_free"), 1)]
+)
+def test_all_gradients_of_a_step_take_time(part: Settings, steps: int) -> None:
+    """There is time for 30 gradients of samples in batches of 4, so for 7 of batches."""
+    fleet = fleets.Fleet(devices=fleets.Uniform(seconds_per_sample=0.01))
+    base = fedavg(cohort=4, batch=4, epochs=5) | PartialWork(seconds=0.3)
+    story = run(base | part, Federation(sizes=(8, 8, 8, 8), fleet=fleet))
+    assert {r.steps for r in story.reports.values()} == {steps}
+    assert all(r.duration <= 0.3 + 1e-9 for r in story.reports.values())
+
+
 @row("what is personal × a report that is refused, lost or late")
 def test_a_visit_that_did_not_count_leaves_what_is_personal() -> None:
     def happening(assignment: Assignment, report: Report) -> Any:
@@ -986,6 +1018,14 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "alone with a head": (lambda: local_only() | HEAD, "no release"),
     "alone with a copy": (lambda: local_only() | PersonalCopy(), "no release"),
     "alone and tuned": (lambda: local_only() | FineTuning(), "no release"),
+    "alone and mixed": (lambda: local_only() | PersonalMixture(), "no release"),
+    "an envelope and control variates": (lambda: EVERYBODY | ControlVariates() | MoreauEnvelope(), "they go elsewhere"),
+    "an envelope and FedNova": (lambda: EVERYBODY | MoreauEnvelope() | NormalisedAveraging(), "they go elsewhere"),
+    "a step ahead and FedNova": (lambda: EVERYBODY | MetaStep() | NormalisedAveraging(), "they go elsewhere"),
+    "a step ahead and MOON": (lambda: EVERYBODY | MetaStep() | ModelContrast(), "takes gradients elsewhere"),
+    "an envelope and an early stop": (lambda: EVERYBODY | MoreauEnvelope() | AFTER_ONE_EPOCH, "gradients elsewhere"),
+    "a mixture and phases": (lambda: HEADED | PersonalMixture() | PersonalFirst(), "a part of it is held"),
+    "an envelope and phases": (lambda: HEADED | PersonalFirst() | MoreauEnvelope(), "a part of it is held"),
     "two scales by staleness": (lambda: EVERYBODY | Staleness() | Staleness(rule="cutoff"), "squared"),
 }
 
@@ -1005,6 +1045,9 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "`personal_layers` × FedCM",
     "`personal_first` × early stop",
     "what is personal × `local_only`",
+    "`moreau_envelope`, `meta_step` × what divides by the sum of local steps",
+    "`moreau_envelope`, `meta_step` × loss terms, early stop",
+    "`personal_mixture`, `moreau_envelope`, `meta_step` × `personal_first`",
 )
 @pytest.mark.parametrize("pair", REFUSED)
 def test_it_is_refused_when_it_is_put_together(pair: str) -> None:

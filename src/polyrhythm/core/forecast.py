@@ -56,6 +56,7 @@ class Ahead:
         reuse: whether these are computed for all samples at once in a visit of at least one pass.
         first: steps before those that are counted.
         beside: samples that are trained on after them, for a model of the client's own.
+        gradients: of each batch in a step.
     """
 
     num_samples: int
@@ -68,10 +69,11 @@ class Ahead:
     reuse: bool = True
     first: int = 0
     beside: int = 0
+    gradients: int = 1
 
     def samples(self, steps: int) -> int:
         """Whose gradients are computed."""
-        return self._used(self.first + steps) + self.measured + self.beside
+        return self._used(self.first + steps) * self.gradients + self.measured + self.beside
 
     def forward_samples(self, steps: int) -> int:
         """That only go forward."""

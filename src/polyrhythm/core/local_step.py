@@ -14,9 +14,13 @@ import torch
 from torch import Tensor
 
 from polyrhythm.base.frozen import replace_unchecked
-from polyrhythm.base.vectors import Segment, clear_
+from polyrhythm.base.vectors import Buffers, Segment, clear_
 from polyrhythm.methods.correction import Correction, Push
 from polyrhythm.methods.local.optimisers import LocalOptimiser, clip_
+from polyrhythm.methods.personal.guides import Guide, Slope
+
+Batch = tuple[Tensor, Tensor, np.ndarray]
+"""Inputs, targets, and whose they are, among the client's samples."""
 
 
 @final
@@ -56,6 +60,8 @@ class LocalRule:
         watch: the representation to give a pair of in each batch; None for none.
         held: parameters that these steps leave as they are, as if they had no gradient.
         away: whether the weights begin elsewhere than at `start`.
+        guide: what goes along with these steps.
+        others: the batches that it looks at in a step, beside the step's own.
     """
 
     optimiser: LocalOptimiser
@@ -69,6 +75,8 @@ class LocalRule:
     watch: str | None = None
     held: tuple[Segment, ...] = ()
     away: bool = False
+    guide: Guide | None = None
+    others: tuple[Batch, ...] = ()
 
 
 class LocalSteps:
@@ -119,6 +127,21 @@ class LocalSteps:
         """Steps `weights` by -rate * gradient, and leaves `gradient` as it was. Only where it `descends`."""
         raise NotImplementedError
 
+    def slope(
+        self, at: Tensor, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers | None
+    ) -> Slope:
+        """The gradient of one batch at other weights, in training mode.
+
+        The visit's own weights, buffers, gradient and draws are as before.
+
+        Args:
+            at: the weights, [P].
+            inputs, targets: the batch.
+            positions: whose they are, among the client's samples.
+            buffers: that go with the weights; None for a copy of the visit's own.
+        """
+        raise NotImplementedError
+
     def stepped(self) -> None:
         """Must be called when the weights have been changed."""
 
@@ -132,13 +155,12 @@ class LocalSteps:
         # Plain SGD, whose pushes then go to the weights.
         straight = self.descends and rule.optimiser.plain and not rule.held
         factor = 1.0 if push is None else push.factor
-        if straight and not rule.gradient_squares:
+        if straight and not rule.gradient_squares and rule.guide is None:
             computed = self.descend(inputs, targets, positions, rule, rate * factor)
             untouched = kept_parts(computed.unused, weights, moments) if push is not None else []
             _add(weights, push, away, -rate)
         else:
-            computed = self.compute(inputs, targets, positions, rule.terms, rule.watch, rule.squared_losses)
-            gradient = self.gradient
+            computed, gradient = self._guided((inputs, targets, positions), rule, rate), self.gradient
             if rule.held:
                 unused = dict.fromkeys((*computed.unused, *rule.held))
                 computed = replace_unchecked(computed, unused=tuple(unused))
@@ -159,6 +181,30 @@ class LocalSteps:
         for part, before in untouched:
             part.copy_(before)
         self.stepped()
+        return computed
+
+    def _guided(self, batch: Batch, rule: LocalRule, rate: float) -> Computed:
+        """Fills `gradient` for one batch, where and how the rule's guide says."""
+        guide, weights = rule.guide, self.weights
+        if guide is None:
+            return self.compute(*batch, rule.terms, rule.watch, rule.squared_losses)
+
+        def slopes(at: Tensor, which: int = 0, buffers: Buffers | None = None) -> Slope:
+            return self.slope(at, *(batch if which == 0 else rule.others[which - 1]), buffers)
+
+        point, own = guide.point(weights, slopes, rate), None
+        if point is not weights:
+            own = weights.clone()
+            weights.copy_(point)
+            self.stepped()
+        computed = self.compute(*batch, rule.terms, rule.watch, rule.squared_losses)
+        if own is not None:
+            weights.copy_(own)
+            self.stepped()
+        clear_(self.gradient, tuple((s.offset, s.size) for s in computed.unused))
+        direction = guide.direction(weights, self.gradient, slopes, rate)
+        if direction is not self.gradient:
+            self.gradient.copy_(direction)
         return computed
 
 

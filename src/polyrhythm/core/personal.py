@@ -7,7 +7,7 @@ from collections.abc import Generator
 from polyrhythm.base.frozen import new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Report, State
 from polyrhythm.base.streams import torch_seed
-from polyrhythm.base.vectors import Layout
+from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.core.batches import batch_sizes
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.local_run import LocalRun
@@ -16,6 +16,7 @@ from polyrhythm.core.path import Path, Watch
 from polyrhythm.core.protocols import ClientData, Done, Engine, Job, Opening, takes_jobs
 from polyrhythm.methods.correction import Push
 from polyrhythm.methods.mechanism import Mechanism, Model, Visit
+from polyrhythm.methods.personal.guides import Guide
 from polyrhythm.methods.personal.models import Round
 from polyrhythm.methods.personal.scope import NOTHING, matching
 from polyrhythm.methods.recipe import Recipe
@@ -40,6 +41,19 @@ def model_at(recipe: Recipe, layout: Layout, state: ClientState, sent: Model) ->
 def _remembered(recipe: Recipe, part: Mechanism, state: ClientState) -> State:
     """What a client remembers for one of the recipe's parts; nothing for a neutral one, which is no mechanism of it."""
     return next((state.parts.get(key, {}) for key, own in recipe.mechanisms() if own is part), {})
+
+
+def guide_of(recipe: Recipe, state: ClientState, received: Model) -> Guide | None:
+    """What goes along with the local steps of a visit, in the client's state and from the model that it works from."""
+    return recipe.personal.guide(_remembered(recipe, recipe.personal, state), received, recipe.optimiser)
+
+
+def guided(recipe: Recipe, guide: Guide | None, ended: Result, buffers: Buffers) -> Result:
+    """What comes of a visit that had a guide, and left these buffers: the client remembers what it made."""
+    state, report = ended
+    if guide is None or not report.steps or not (kept := guide.kept(buffers)):
+        return ended
+    return replace_unchecked(state, parts={**state.parts, recipe.key_of(recipe.personal): kept}), report
 
 
 def beside(

@@ -65,6 +65,7 @@ class Training:
             personal=self.own.segments,
             names=names,
             of_pass=("visit", plan.visit.visit),
+            others=recipe.personal.others,
         )
 
     def run(self) -> Visiting:
@@ -81,6 +82,7 @@ class Training:
         path, watch = Path(cursor=self.state.cursor), Watch(self.plan.stop)
         yield from self.run_.take(rule, path, watch)
         ended = self._ended(rule, path, self._measures(path, watch, traces), len(traces) * self.visit.num_samples)
+        ended = personal.guided(self.recipe, rule.guide, ended, self.engine.buffers())
         if self.assignment.kind != "train":
             return ended  # of which nothing is kept
         return (yield from personal.beside(self.recipe, self.visit, self.data, self.engine, received, ended))
@@ -119,6 +121,7 @@ class Training:
             squared_losses="squared_loss" in needs,
             terms=[m for m in recipe.corrections if m.layers is not None],
             watch=None if stop is None else stop.layer,
+            guide=personal.guide_of(recipe, self.state, received),
         )
 
     def _moments(self) -> dict[str, Tensor | int]:
@@ -197,7 +200,7 @@ class Training:
             packed=outcome.packed,
             buffers=self.own.put_buffers(buffers, [self.assignment.buffers[place] for place in self.own.buffers]),
             steps=outcome.steps,
-            samples=path.samples,
+            samples=path.samples * recipe.personal.gradients,
             forward_samples=path.forward_samples,
             gradient_samples=gradient_samples,
             rate=outcome.rate,

@@ -191,4 +191,5 @@ def ahead_of(
         frozen=len(asked),
         reuse=not data.augmented,
         first=work.first,
+        gradients=recipe.personal.gradients,
     )

@@ -89,7 +89,8 @@ class Hearing:
         steps, samples = report.steps, report.samples
         # What is trained beside the update has samples, and no steps; its last pass may be cut to whole steps.
         beside = math.ceil(self._recipe.passes_beside + 1) * num_samples if self._recipe.passes_beside else 0
-        if report.stepped and not steps <= samples <= steps * num_samples + beside:
+        trained = steps * num_samples * self._recipe.personal.gradients
+        if report.stepped and not steps <= samples <= trained + beside:
             raise Malformed(f"a report of {steps:,} steps on {samples:,} samples, of {num_samples:,}", "samples")
         if not report.stepped and (samples or report.gradient_samples):
             raise Malformed(f"a report of {samples:,} samples where it did not train", "samples")

@@ -15,13 +15,14 @@ from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.module_copies import Hooks, copy_of, hang, hooks_of
 from polyrhythm.base.portions import Portion
 from polyrhythm.base.streams import seeded_torch
-from polyrhythm.base.vectors import CPU, Buffers, Layout, Segment
+from polyrhythm.base.vectors import CPU, Buffers, Layout, Segment, clear_
 from polyrhythm.core.local_step import Computed, LocalRule, LocalSteps
 from polyrhythm.core.protocols import ClientData, Opening
 from polyrhythm.engines.fisher import Squares
 from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batches
 from polyrhythm.methods.correction import Correction, Which
 from polyrhythm.methods.mechanism import Model
+from polyrhythm.methods.personal.guides import Slope
 from polyrhythm.models.narrowing import narrow
 from polyrhythm.models.representation import Tap, locate
 from polyrhythm.models.tally import Tally
@@ -49,6 +50,7 @@ class TorchEngine(LocalSteps):
         self._taps: dict[str, Tap] = {}
         self._frozen_features: dict[tuple[Which, str], Tensor] = {}
         self.forward_samples = self._begun = 0  # samples of extra passes in the visit; steps that it has begun
+        self._asked = 0  # gradients at other weights in the visit
         self._parts: dict[tuple[tuple[int, ...], float], TorchEngine] = {}
 
     def __reduce__(self) -> tuple[Callable[..., TorchEngine], tuple[nn.Module, Task, torch.device, Hooks]]:
@@ -119,7 +121,7 @@ class TorchEngine(LocalSteps):
             self._models["previous"] = visit.previous
         self._loaded.clear()
         self._frozen_features.clear()
-        self.forward_samples = self._begun = 0
+        self.forward_samples = self._begun = self._asked = 0
         self._flat.load(visit.start.weights, visit.start.buffers)
         self._flat.module.train()
 
@@ -188,6 +190,26 @@ class TorchEngine(LocalSteps):
         """A sum over each parameter that does not learn, by name: equal as long as nothing changes it."""
         sums, looked_at = self._flat.structure.frozen_sums(), self._frozen_model("received").structure.frozen_sums()
         return sums | {f"{name} (in evaluation)": total for name, total in looked_at.items()}
+
+    def slope(
+        self, at: Tensor, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers | None
+    ) -> Slope:
+        flat = self._elsewhere
+        flat.load(at, self._flat.buffers() if buffers is None else buffers)
+        flat.module.train()
+        self._asked += 1
+        seed = self._visit.seed if self._visit else 0
+        with seeded_torch(seed, "network", "elsewhere", self._asked):
+            outputs = flat.module(inputs)
+            loss = self._task.loss(outputs, targets)
+            unused = flat.backward(self._task.objective(loss, outputs, targets))
+        clear_(flat.gradient, tuple((s.offset, s.size) for s in unused))
+        return Slope(flat.gradient.clone(), unused, flat.buffers())
+
+    @functools.cached_property
+    def _elsewhere(self) -> FlatModel:
+        """A copy of the module for passes that a visit's own must know nothing of."""
+        return self._flat.twin()
 
     def stepped(self) -> None:
         self._flat.refresh()

@@ -20,9 +20,11 @@ from polyrhythm.methods.release.robust import ClipUpdates, Middle
 from polyrhythm.methods.rules_of_own import (
     coins_are_for_versions,
     no_factor_of_personal_gradients,
+    one_part_goes_along,
     phases_are_of_two_parts,
     phases_have_no_early_end,
     privacy_is_accounted_for,
+    steps_are_along_gradients,
 )
 from polyrhythm.methods.server_step import ServerStep, Sgd
 from polyrhythm.methods.shared_moments import SharedMoments
@@ -358,6 +360,8 @@ RULES: Rules = (
     _nobody_is_called,
     phases_have_no_early_end,
     no_factor_of_personal_gradients,
+    one_part_goes_along,
+    steps_are_along_gradients,
     _parts_of_models_are_enough,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.

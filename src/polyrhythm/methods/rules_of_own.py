@@ -80,6 +80,43 @@ def no_factor_of_personal_gradients(recipe: Answers) -> None:
         )
 
 
+def steps_are_along_gradients(recipe: Answers) -> None:
+    own = recipe.personal
+    if not own.bends:
+        return
+    label = own.label()
+    asking = next((part.label() for part in recipe.parts() if "travel" in part.needs()), "")
+    if asking:
+        raise UserError(
+            f"{asking} with {label}",
+            expected="one of the two",
+            why=f"{asking} divides by the sum of local steps, as if each were along the gradient at the weights; under "
+            f"{label} they go elsewhere",
+            fix=f"leave {asking} out, or {label}, or take personal_copy, which does not change local steps",
+        )
+    term = next((part.label() for part in recipe.corrections if part.layers is not None), "")
+    if term or recipe.may_stop:
+        other = term or next(part.label() for part in recipe.parts() if isinstance(part, OfWork) and part.may_stop)
+        raise UserError(
+            f"{other} with {label}",
+            expected="one of the two",
+            why=f"{other} looks at representations under the local weights, and {label} takes gradients elsewhere",
+            fix=f"leave {other} out, or {label}",
+        )
+
+
+def one_part_goes_along(recipe: Answers) -> None:
+    phases = next((p.label() for p in recipe.parts() if isinstance(p, PersonalFirst)), "")
+    if phases and (recipe.personal.gradients > 1 or recipe.personal.bends):
+        label = recipe.personal.label()
+        raise UserError(
+            f"{label} with {phases}",
+            expected="one of the two",
+            why=f"each step of {label} is of the whole model, and in {phases} a part of it is held",
+            fix=f"leave {label} out, or {phases}",
+        )
+
+
 def phases_are_of_two_parts(recipe: Answers) -> None:
     phases = next((p.label() for p in recipe.parts() if isinstance(p, PersonalFirst)), "")
     if phases and recipe.scope == Everything():

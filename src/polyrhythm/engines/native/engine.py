@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.base.portions import Portion
-from polyrhythm.base.vectors import Buffers, Layout
+from polyrhythm.base.vectors import Buffers, Layout, clear_
 from polyrhythm.core.local_step import Computed, LocalSteps
 from polyrhythm.core.protocols import ClientData, Done, Job, Opening
 from polyrhythm.engines.looking import FrozenLens, View
@@ -35,6 +35,7 @@ from polyrhythm.engines.unsupported import Unsupported
 from polyrhythm.methods.correction import Correction, ModelContrast, Push, Which
 from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
 from polyrhythm.methods.mechanism import Model
+from polyrhythm.methods.personal.guides import Slope
 from polyrhythm.models.narrowing import narrow
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
@@ -256,6 +257,17 @@ class NativeEngine(LocalSteps):
         self._step += 1
         mean = torch.tensor(loss / len(inputs))
         return Computed(mean, self.program.idle, pair, torch.tensor(squared, dtype=torch.float64) if squares else None)
+
+    def slope(
+        self, at: Tensor, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers | None
+    ) -> Slope:
+        own = self.weights.clone()
+        self.weights.copy_(at)
+        computed = self.compute(inputs, targets, positions)
+        self._step -= 1  # what it draws is named by the step, and so as in the step's own pass
+        gradient = clear_(self.gradient.clone(), self._idle)
+        self.weights.copy_(own)
+        return Slope(gradient, computed.unused, ())
 
     # Frozen models.
 

@@ -35,7 +35,18 @@ from polyrhythm.methods.papers.mifa import mifa
 from polyrhythm.methods.papers.moon import moon
 from polyrhythm.methods.papers.oort import oort
 from polyrhythm.methods.papers.optimal_sampling import optimal_sampling
-from polyrhythm.methods.papers.personal import ditto, fedavg_ft, fedbabu, fedbn, fedper, fedrep, lg_fedavg
+from polyrhythm.methods.papers.personal import (
+    apfl,
+    ditto,
+    fedavg_ft,
+    fedbabu,
+    fedbn,
+    fedper,
+    fedrep,
+    lg_fedavg,
+    per_fedavg,
+    pfedme,
+)
 from polyrhythm.methods.papers.power_of_choice import power_of_choice
 from polyrhythm.methods.papers.refl import refl
 from polyrhythm.methods.papers.scaffold import scaffold
@@ -50,6 +61,7 @@ __all__ = [
     "aced",
     "afl",
     "alt",
+    "apfl",
     "area",
     "ca2fl",
     "cc_fedadagrad",
@@ -99,6 +111,8 @@ __all__ = [
     "moon",
     "oort",
     "optimal_sampling",
+    "per_fedavg",
+    "pfedme",
     "power_of_choice",
     "refl",
     "scaffold",

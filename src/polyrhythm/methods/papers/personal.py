@@ -6,13 +6,15 @@ the global one. Each client's own test judges them: federate(…, local_test=0.2
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Literal, Unpack
 
 from polyrhythm.methods.papers.common import DEFAULTS, Common, Preset, recipe
+from polyrhythm.methods.personal.guided import MetaStep, MoreauEnvelope, PersonalMixture
 from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
 from polyrhythm.methods.personal.phases import PersonalFirst
 from polyrhythm.methods.personal.scope import PersonalLayers
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.server_step import Sgd
 from polyrhythm.methods.weighing import Equal
 
 _HEAD, _BODY, _NORMS = (PersonalLayers(layers=(kind,)) for kind in ("head", "body", "norms"))
@@ -101,3 +103,57 @@ def ditto(*, strength: float = 1.0, personal_epochs: float | None = None, **comm
     """
     epochs = common.get("epochs", DEFAULTS["epochs"]) if personal_epochs is None else personal_epochs
     return recipe("ditto", common, sharing=Equal(), personal=PersonalCopy(strength=strength, epochs=epochs))
+
+
+def apfl(*, share: float = 0.5, adapt: bool = False, **common: Unpack[Common]) -> Recipe:
+    """APFL: each client mixes the global model with one of its own, trained for the mixture (Deng et al., 2020).
+
+    Args:
+        share: of the client's own model; 0 is FedAvg, 1 training alone.
+        adapt: whether each client adapts it.
+        common: settings of every recipe, see `Common`.
+    """
+    return recipe("apfl", common, sharing=Equal(), personal=PersonalMixture(share=share, adapt=adapt))
+
+
+def pfedme(
+    *,
+    strength: float = 15.0,
+    personal_steps: int = 5,
+    personal_lr: float = 0.01,
+    beta: float = 1.0,
+    **common: Unpack[Common],
+) -> Recipe:
+    """pFedMe: each local step is towards a model of the client's own, made under a pull (Dinh et al., NeurIPS 2020).
+
+    `lr` times `strength` is how much of the way to it a step goes: below 1.
+
+    Args:
+        strength: of the pull.
+        personal_steps: of the client's own model on each batch.
+        personal_lr: its learning rate.
+        beta: how far the server goes to the clients' mean.
+        common: settings of every recipe, see `Common`; `lr` is 0.005 if it is not given.
+    """
+    own = MoreauEnvelope(strength=strength, steps=personal_steps, lr=personal_lr)
+    given = Common(lr=0.005) | common
+    return recipe("pfedme", given, sharing=Equal(), server_step=Sgd(lr=beta), personal=own)
+
+
+def per_fedavg(
+    *,
+    inner_lr: float = 0.01,
+    form: Literal["first_order", "hessian_free"] = "first_order",
+    delta: float = 1e-3,
+    **common: Unpack[Common],
+) -> Recipe:
+    """Per-FedAvg: a global model that is good after one step on a client's own data (Fallah et al., NeurIPS 2020).
+
+    Args:
+        inner_lr: of that step; 0 is FedAvg.
+        form: "first_order", or "hessian_free" with second derivatives by differences.
+        delta: half of the distance of a difference.
+        common: settings of every recipe, see `Common`.
+    """
+    ahead = MetaStep(lr=inner_lr, form=form, delta=delta)
+    return recipe("per_fedavg", common, sharing=Equal(), personal=ahead)

@@ -13,8 +13,10 @@ from typing import final
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.base.vectors import Layout
+from polyrhythm.methods.local.optimisers import LocalOptimiser
 from polyrhythm.methods.mechanism import Mechanism, Model, Visit
 from polyrhythm.methods.order.base import Order, Shuffled
+from polyrhythm.methods.personal.guides import Guide
 from polyrhythm.methods.personal.scope import matching
 from polyrhythm.methods.privacy.effects import INSIDE, inside
 
@@ -58,12 +60,37 @@ class PersonalModel(Mechanism):
         """Whether it trains `when_used`."""
         return False
 
+    @property
+    def gradients(self) -> int:
+        """How many gradients of a batch each local step takes, its own included."""
+        return 1
+
+    @property
+    def others(self) -> int:
+        """How many batches each local step looks at beside its own."""
+        return 0
+
+    @property
+    def bends(self) -> bool:
+        """Whether local steps go elsewhere than along the gradient of their batch at the weights."""
+        return False
+
     def fits(self, layout: Layout) -> None:
         """Goes on if it can be made of this model.
 
         Raises:
             UserError: it names what is not in the model.
         """
+
+    def guide(self, state: State, received: Model, optimiser: LocalOptimiser) -> Guide | None:
+        """What goes along with the local steps of a visit; None for nothing.
+
+        Args:
+            state: the client's, after its last accepted visit.
+            received: the model that it works from.
+            optimiser: the local one.
+        """
+        return None
 
     def beside(self, visit: Visit) -> Round | None:
         """What a visit trains beside its work for the server, on the model that `begins` gives; None for nothing."""
