@@ -14,6 +14,8 @@ from torch import nn
 import polyrhythm as pr
 import small
 from polyrhythm.base.errors import UserError
+from polyrhythm.engines.native import engine
+from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.results import fairness_tables
@@ -190,6 +192,41 @@ def test_every_engine_trains_what_is_personal(tmp_path: Path, name: str, engine:
     assert all(torch.allclose(one[key], other[key], rtol=0, atol=1e-4) for key in one)
     assert runs[0].summary["samples"] == runs[1].summary["samples"]
     assert runs[0].summary["personal_mean"] == pytest.approx(runs[1].summary["personal_mean"], abs=0.05)
+
+
+@pytest.mark.parametrize("head_epochs", [0, 1, 3])
+@pytest.mark.parametrize("built", ["now", "before parts could be held"])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"momentum": 0.9, "clip": 0.5, "weight_decay": 1e-2}, {"optimiser": "adam"}],
+    ids=["sgd", "all", "adam"],
+)
+def test_phases_are_taken_at_once_and_are_those_of_torch(
+    monkeypatch: pytest.MonkeyPatch, built: str, more: dict[str, Any], head_epochs: int
+) -> None:
+    """To rounding: what is held has no step, no decay, no momentum, and no part in the norm that is clipped."""
+    taken = list[bool]()
+    local_round = NativeEngine.local_round
+
+    def counted(self: NativeEngine, job: Any) -> Any:
+        done = local_round(self, job)
+        taken.append(done is not None)
+        return done
+
+    monkeypatch.setattr(NativeEngine, "local_round", counted)
+    if built != "now":
+        monkeypatch.setattr(engine, "holds", lambda: False)
+    adam = pr.parts.local_adam(lr=0.01) if more.pop("optimiser", "") else None
+    recipe = pr.fedrep(**SMALL, head_epochs=head_epochs, **more)
+    made = trial(recipe if adam is None else recipe | adam, model=plain, rounds=2)
+    found = []
+    for one in ("torch", "native"):
+        prepared = prepare(made, pr.Execution(engine=one, device="cpu", driver="inline"))
+        log = small.Log()
+        carry_out(prepared, [log])
+        found.append(log.states[-1])
+    assert all(torch.allclose(found[0][key], found[1][key], rtol=0, atol=1e-6) for key in found[0])
+    assert all(taken) == (built == "now" and adam is None)
 
 
 def test_what_clients_own_models_do_is_told(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ std::tuple<double, double, double> run(
     std::optional<ReadTable> targets, ReadWholes order, ReadWholes ends, ReadFloats rates, int64_t first, float pull,
     float decay, float momentum, bool nesterov, double beta2, double epsilon, int64_t taken, bool decoupled, float clip,
     bool gradient_squares, uint64_t seed, std::optional<std::pair<int, Table>> watch, bool still,
-    std::optional<Near> contrast) {
+    std::optional<Near> contrast, std::optional<ReadWholes> held) {
     const Program& program = rounds.program();
     const size_t size = size_t(program.size);
     must(weights.size() == size, "a vector of another size");
@@ -115,6 +115,7 @@ std::tuple<double, double, double> run(
     job.beta2 = beta2, job.epsilon = epsilon, job.taken = taken, job.decoupled = decoupled;
     job.watch = watch ? &watched : nullptr, job.still = watch && still;
     job.contrast = contrast ? &term : nullptr;
+    job.held = held ? held->data() : nullptr, job.holds = held ? int64_t(held->size()) : 0;
     nb::gil_scoped_release release;
     const Done done = rounds.run(job);
     return {done.loss, done.squared_loss, done.gradient_squares};
@@ -227,6 +228,7 @@ NB_MODULE(_native, m) {
             "kernel"_a, "stride"_a, "padding"_a, "whole_area"_a)
         .def_prop_ro("outputs", [](const Program& self) { return self.maps.back().features(); });
 
+    m.attr("holds") = true;  // an older build knows no `held`
     nb::class_<Rounds>(m, "Rounds", "Room for one thread to run a program's rounds in.")
         .def(
             "__init__",
@@ -238,7 +240,7 @@ NB_MODULE(_native, m) {
             "run", &run, "weights"_a, "start"_a.none(), "shift"_a.none(), "moment"_a.none(), "second"_a.none(),
             "inputs"_a, "labels"_a.none(), "targets"_a.none(), "order"_a, "ends"_a, "rates"_a, "first"_a, "pull"_a,
             "decay"_a, "momentum"_a, "nesterov"_a, "beta2"_a, "epsilon"_a, "taken"_a, "decoupled"_a, "clip"_a,
-            "gradient_squares"_a, "seed"_a, "watch"_a.none(), "still"_a, "contrast"_a.none(),
+            "gradient_squares"_a, "seed"_a, "watch"_a.none(), "still"_a, "contrast"_a.none(), "held"_a.none() = nb::none(),
             "Takes the steps of a round; gives three sums: losses, squared losses, squared norms of gradients.")
         .def("look", &look, "weights"_a, "inputs"_a, "order"_a, "out"_a, "Fills in what the layers before a place make.")
         .def(

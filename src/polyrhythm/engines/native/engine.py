@@ -26,7 +26,7 @@ from polyrhythm.base.vectors import Buffers, Layout, clear_
 from polyrhythm.core.local_step import Computed, LocalSteps
 from polyrhythm.core.protocols import ClientData, Done, Job, Opening
 from polyrhythm.engines.looking import FrozenLens, View
-from polyrhythm.engines.native.extension import compiled
+from polyrhythm.engines.native.extension import compiled, holds
 from polyrhythm.engines.native.passes import Passes, arrays, goals, rows
 from polyrhythm.engines.native.program import Dropout, Program
 from polyrhythm.engines.native.reading import program_of
@@ -141,7 +141,9 @@ class NativeEngine(LocalSteps):
         if known is None or moments is None or any(type(term) is not ModelContrast for term in job.terms[:1]):
             return None
         factor = 1.0 if job.push is None else job.push.factor
-        if job.held or len(job.terms) > 1 or (factor != 1.0 and (factor <= 0 or type(job.optimiser) is not LocalSgd)):
+        if job.held and (type(job.optimiser) is not LocalSgd or not holds()):
+            return None  # Adam counts the steps of each part by itself then
+        if len(job.terms) > 1 or (factor != 1.0 and (factor <= 0 or type(job.optimiser) is not LocalSgd)):
             return None
         inputs, targets, held = known
         optimiser, order = job.optimiser, job.positions
@@ -173,6 +175,7 @@ class NativeEngine(LocalSteps):
             watch=watch,
             still=not self.one_mode,
             contrast=contrast,
+            **({"held": np.array([s.offset for s in job.held], dtype=np.int64)} if job.held else {}),
         )
         for moment in job.moments.values() if factor != 1.0 else ():
             assert isinstance(moment, Tensor)
@@ -185,7 +188,7 @@ class NativeEngine(LocalSteps):
             loss=loss,
             squared_loss=squared_loss,
             gradient_squares=gradient_squares,
-            idle=self._idle,
+            idle=(*self._idle, *((s.offset, s.size) for s in job.held if (s.offset, s.size) not in self._idle)),
             pair=pair,
             forward_samples=self.forward_samples - seen,
         )

@@ -22,6 +22,11 @@ class Rounds(Protocol):
     def back(self, **given: Any) -> None: ...
 
 
+def holds() -> bool:
+    """Whether what was built can hold parameters; an older build cannot."""
+    return bool(getattr(extension(), "holds", False))
+
+
 def compiled(program: Program, kernels: str = "") -> Rounds:
     """A program for one thread.
 

@@ -110,6 +110,7 @@ void Rounds::make_room(int batch) {
     blank_.assign(most, 0.0f);
 
     size_t rows = 0;
+    still_weights_.resize(program_.layers.size()), still_bias_.resize(program_.layers.size());
     tables_.resize(program_.layers.size());
     for (size_t i = 0; i < tables_.size(); ++i) {
         const Layer& layer = program_.layers[i];
@@ -134,11 +135,23 @@ void Rounds::make_room(int batch) {
     rows_ = aligned(room_[2 * maps.size() + 1], rows);
 }
 
+// Which parameters no step touches; none of them has a gradient until this is called again.
+void Rounds::hold(const int64_t* held, int64_t holds) {
+    const auto among = [&](int64_t offset) { return std::find(held, held + holds, offset) != held + holds; };
+    still_weights_.assign(program_.layers.size(), 0), still_bias_.assign(program_.layers.size(), 0);
+    for (size_t i = 0; holds && i < program_.layers.size(); ++i) {
+        const Layer& layer = program_.layers[i];
+        if (layer.kind != Kind::product) continue;
+        still_weights_[i] = among(layer.weights), still_bias_[i] = layer.bias < 0 || among(layer.bias);
+    }
+}
+
 Done Rounds::run(const Job& job) {
     const Alone alone(busy_);
     int64_t largest = 0;
     for (int64_t s = 0; s < job.steps; ++s) largest = std::max(largest, job.ends[s] - (s ? job.ends[s - 1] : 0));
     make_room(int(largest));
+    hold(job.held, job.holds);
 
     const bool whole = job.clip > 0;  // whether the whole gradient is looked at before it is used
     if (whole) std::fill_n(gradient_, program_.size, 0.0f);  // other jobs leave pieces where no layer writes
@@ -183,6 +196,7 @@ Done Rounds::run(const Job& job) {
         done.gradient_squares += square;
         step_all(update);
     }
+    hold(nullptr, 0);
     return done;
 }
 
@@ -306,12 +320,15 @@ void Rounds::loss(const Samples& samples, int count, float share, float smoothin
     }
 }
 
-// From the outputs' gradient to that of every weight. Nothing below the first product learns.
+// From the outputs' gradient to that of every weight. Nothing below the first product that learns does.
 void Rounds::backward(
     const Pass& pass, int count, const std::vector<Tap>& more, const Contrast* contrast, Use& use) {
     const int blocks = blocks_of(count);
     size_t lowest = 0;
-    while (program_.layers[lowest].kind != Kind::product) ++lowest;
+    const auto learns = [&](size_t i) {
+        return program_.layers[i].kind == Kind::product && !(still_weights_[i] && still_bias_[i]);
+    };
+    while (lowest < tables_.size() && !learns(lowest)) ++lowest;
     const auto add_more = [&](size_t place) {
         for (const Tap& tap : more)
             if (tap.place == int(place)) give(map_at(tap.place), count, tap.rows);
@@ -328,6 +345,7 @@ void Rounds::backward(
         switch (layer.kind) {
             case Kind::product:
                 if (i > lowest) k_.input_gradient(t.product, pass.weights + layer.weights, dout, din, blocks);
+                if (!learns(i)) break;
                 if (use.single)
                     single_squares(layer, int(i), blocks, use);
                 else
@@ -353,7 +371,9 @@ void Rounds::product_gradient(const Layer& layer, int index, int count, Use& use
         if (use.squares) use.sum += k_.square(gradient, size);
         if (use.update) k_.update(*use.update, gradient, offset, size);
     };
-    if (p.columns == 1) {
+    if (still_weights_[index]) {
+        // Nothing to do: what is held has no gradient.
+    } else if (p.columns == 1) {
         const Map& map = program_.maps[layer.in];
         for (int n = 0; n < blocks; ++n)
             k_.to_rows(in + int64_t(n) * map.floats(), p.tap, p.taps, rows_ + int64_t(n) * LANES * t.pitch, t.pitch);
@@ -369,7 +389,7 @@ void Rounds::product_gradient(const Layer& layer, int index, int count, Use& use
         k_.weight_gradient(p, in, dout, gradient_ + layer.weights, blocks);
         use_it(gradient_ + layer.weights, layer.weights, int64_t(p.rows) * p.taps);
     }
-    if (layer.bias < 0) return;
+    if (layer.bias < 0 || still_bias_[index]) return;
     k_.bias_gradient(p, dout, gradient_ + layer.bias, blocks);
     use_it(gradient_ + layer.bias, layer.bias, p.rows);
 }
@@ -404,8 +424,9 @@ void Rounds::step_all(const Update& update) {
         const Layer& layer = program_.layers[i];
         if (layer.kind != Kind::product) continue;
         const Product& p = tables_[i].product;
-        k_.update(update, gradient_ + layer.weights, layer.weights, int64_t(p.rows) * p.taps);
-        if (layer.bias >= 0) k_.update(update, gradient_ + layer.bias, layer.bias, p.rows);
+        if (!still_weights_[i])
+            k_.update(update, gradient_ + layer.weights, layer.weights, int64_t(p.rows) * p.taps);
+        if (layer.bias >= 0 && !still_bias_[i]) k_.update(update, gradient_ + layer.bias, layer.bias, p.rows);
     }
 }
 

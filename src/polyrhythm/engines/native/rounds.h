@@ -51,6 +51,8 @@ struct Job {
     bool decoupled;
     const Tap* watch;  // a place to give of every batch before its step, [ends[steps - 1], features]; or null
     bool still;        // whether that takes a pass of its own, since the step's own has dropout
+    const int64_t* held;  // [holds] where parameters begin that no step touches, as if they had no gradient
+    int64_t holds;
     const Contrast* contrast;  // or null
 };
 
@@ -101,6 +103,7 @@ private:
     struct Tables;
 
     void make_room(int batch);
+    void hold(const int64_t* held, int64_t holds);
     void read(const Samples& samples, int count);
     void forward(const Pass& pass, int count, const std::vector<Tap>& taps, size_t layers, int kept = -1);
     void loss(const Samples& samples, int count, float share, float smoothing, Done& done);
@@ -120,6 +123,7 @@ private:
     std::vector<std::vector<int>> place_;          // of each feature of each map
     std::vector<int> packed_;                      // of features side by side
     std::vector<Tables> tables_;                   // one a layer
+    std::vector<char> still_weights_, still_bias_; // of each layer, whether they are held
     std::vector<std::vector<float>> room_;         // what the pointers below point into
     std::vector<float*> values_, gradients_;       // one a map
     float *gradient_ = nullptr, *rows_ = nullptr;  // [P] or some rows of it; a layer's inputs, sample by sample
