@@ -32,6 +32,8 @@ RECIPES: Mapping[str, pr.Recipe] = {
     "fedbuff": pr.fedbuff(concurrency=8, buffer=4),
     "tested": pr.fedavg(cohort=5),
     "proximal": pr.fedprox(cohort=5, mu=1.0),
+    "seldom": pr.fedavg(cohort=5),
+    "rescaled": pr.fedau(cohort=5),
     "coins": HIDDEN | pr.parts.poisson(rate=0.25),
     "cohorts": HIDDEN,
     "fine_tuned": pr.fedavg_ft(cohort=5),
@@ -42,6 +44,9 @@ RECIPES: Mapping[str, pr.Recipe] = {
 OWN_MODELS = ("fine_tuned", "fedper", "ditto")
 OWN_TESTS = ("tested", "proximal", *OWN_MODELS)
 """Those in which every client has a test of its own, and a battery."""
+SELDOM = ("seldom", "rescaled")
+"""Those in which every client has a test of its own, and is there for a share of the time that its data decide."""
+COMING = FLEET | pr.fleet.ByLabels(lowest=0.1, cycle=20.0)
 BATTERY = pr.fleet.Energy(battery=3.0, charging=0.05)
 
 SHOWS: Mapping[str, Sequence[str]] = {
@@ -53,14 +58,21 @@ SHOWS: Mapping[str, Sequence[str]] = {
     "differences": ("fedavg", "fedcl", "ccfl", "alt", "fedbuff"),
     "training_loss": ("fedavg", "fedcl"),
     "groups": ("fedavg",),
-    **dict.fromkeys(("client_results", "fairness", "client_map", "device_gap", "classes"), ("tested", "proximal")),
-    **dict.fromkeys(("own_models", "client_gains", "worst_tenth"), OWN_MODELS),
+    "client_results": ("tested", "proximal"),
+    "own_models": OWN_MODELS,
+    "fairness": ("tested", "proximal"),
+    **dict.fromkeys(("client_gains", "worst_tenth"), OWN_MODELS),
+    **dict.fromkeys(("client_map", "device_gap"), ("tested", "proximal")),
+    "availability": SELDOM,
+    "classes": ("tested", "proximal"),
     **dict.fromkeys(("class_map", "confusion"), ("tested",)),
     "cohort": ("fedavg", "fedcl"),
     "critical_periods": ("fedcl",),
     "participation": ("ccfl",),
     "visits": ("fedavg", "fedbuff"),
+    "heard": SELDOM,
     "lorenz": ("fedavg", "fedbuff"),
+    **dict.fromkeys(("samples_behind", "samples_heard"), SELDOM),
     "epochs": ("fedavg", "alt"),
     "drift": ("alt",),
     "timeline": ("fedavg", "fedbuff"),
@@ -82,7 +94,7 @@ SHOWS: Mapping[str, Sequence[str]] = {
 """What each figure of the gallery is drawn from; `budgets` has runs of its own."""
 ONE_RUN = (
     *("client_results", "own_models", "client_map", "class_map", "confusion", "critical_periods", "participation"),
-    *("visits", "drift", "timeline", "buffer", "energy", "battery", "labels", "sample_losses", "samples"),
+    *("visits", "heard", "drift", "timeline", "buffer", "energy", "battery", "labels", "sample_losses", "samples"),
 )
 
 
@@ -106,8 +118,8 @@ def main(names: Sequence[str] = (), *, folder: Path = PICTURES, rounds: int = RO
 
 def run(recipe: pr.Recipe, name: str, out: Path, rounds: int, seed: int) -> pr.Run:
     """One run on the digits."""
-    own = name in OWN_TESTS
-    tests = 0.2 if own else 0.0
+    own, seldom = name in OWN_TESTS, name in SELDOM
+    tests = 0.2 if own or seldom else 0.0
     federation = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), clients=20, seed=seed, local_test=tests)
     experiment = pr.Experiment(
         federation=federation,
@@ -115,7 +127,7 @@ def run(recipe: pr.Recipe, name: str, out: Path, rounds: int, seed: int) -> pr.R
         recipe=recipe,
         rounds=rounds,
         seed=seed,
-        fleet=FLEET | BATTERY if own else FLEET,
+        fleet=COMING if seldom else FLEET | BATTERY if own else FLEET,
         evaluation=LOOKS,
         name=name,
     )

@@ -12,10 +12,11 @@ import polyrhythm as pr
 from polyrhythm import figures
 from polyrhythm.figures.classes import accuracies, shares
 from polyrhythm.figures.clients import apart, bands, last_of_each, tiles
-from polyrhythm.figures.devices import accepted, gini, levels, lorenz, spent
+from polyrhythm.figures.devices import accepted, levels, spent
 from polyrhythm.figures.effort import drift
 from polyrhythm.figures.theme import THEMES
 from polyrhythm.results import Run
+from polyrhythm.runs.heard import gini, lorenz
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.records import ClassResultsRecord
 from polyrhythm.runs.spread import ClientResults
@@ -25,6 +26,7 @@ FLEET = pr.Fleet(devices=pr.fleet.Tiers()) | pr.fleet.Energy(battery=1.0, chargi
 SMALL = FLEET | pr.fleet.Energy(battery=1e-4, charging=1e-5)
 OF_CLIENTS = ("client_results", "fairness", "client_map", "device_gap")
 OF_CLASSES = ("classes", "class_map", "confusion")
+OF_HEARD = ("heard", "samples_behind", "samples_heard", "availability")
 OF_DEVICES = ("visits", "lorenz", "staleness_over_time", "energy", "battery")
 
 
@@ -50,7 +52,7 @@ def rows(chart: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("name", [*OF_CLIENTS, *OF_CLASSES, *OF_DEVICES, "drift"])
+@pytest.mark.parametrize("name", [*OF_CLIENTS, *OF_CLASSES, *OF_DEVICES, *OF_HEARD, "drift"])
 def test_each_is_drawn_of_several_methods_in_both_themes(folder: Path, name: str, theme: Any) -> None:
     assert rows(figures.draw(name, pr.Run.all(folder), theme=theme))
 
@@ -59,12 +61,15 @@ def test_without_their_records_they_say_what_to_do(tmp_path: Path) -> None:
     run = pr.run(experiment(), out=tmp_path)
     for name in OF_CLIENTS:
         assert "local_test" in figures.why_not(name, [run])
+    assert "local_test" in figures.why_not("availability", [run])
     assert "fleet" in figures.why_not("battery", [run])
     assert "fedbuff" in figures.why_not("staleness_over_time", [run])
     assert "alt" in figures.why_not("drift", [run])
     assert not figures.why_not("classes", [run])
     alike = pr.run(experiment(federation=federation(local_test=0.25)), out=tmp_path)
     assert "like devices" in figures.why_not("device_gap", [alike])
+    everybody = experiment(federation=federation(local_test=0.25), recipe=pr.fedavg(cohort=4, epochs=1, batch=5))
+    assert "phones" in figures.why_not("availability", [pr.run(everybody, out=tmp_path)])
 
 
 def results(*versions: tuple[int, tuple[float, ...]], devices: tuple[str, ...] = ("a", "a", "b")) -> ClientResults:

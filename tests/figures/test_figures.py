@@ -76,7 +76,7 @@ def test_every_figure_that_applies_is_drawn_in_both_themes(folder: Path) -> None
     every = [run for members in runs.values() for run in members]
     applies = {figure.name for figure in figures.applicable(every)}
     of_own_tests = {"client_results", "fairness", "client_map", "device_gap"}
-    of_own_tests |= {"own_models", "client_gains", "worst_tenth"}
+    of_own_tests |= {"own_models", "client_gains", "worst_tenth", "availability"}
     none = {"groups", "budgets", "samples", "battery", "drift", "rate", *of_own_tests}
     assert {figure.name: why for figure, why in figures.flat(every).items()} == {"rate": "0.1 in every version"}
     assert applies == set(figures.CATALOGUE) - none

@@ -17,7 +17,7 @@ from polyrhythm.base.metric_names import in_words
 from polyrhythm.cli.named_runs import runs_of
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.figures import check_file
-from polyrhythm.results import Comparison, fairness_tables, in_text, result_tables, tables
+from polyrhythm.results import Comparison, fairness_tables, heard_tables, in_text, result_tables, tables
 from polyrhythm.results.chart import takes_unicode
 from polyrhythm.results.verdict import best, verdict
 from polyrhythm.runs.costs import COSTS, On, amount, seconds
@@ -69,6 +69,10 @@ def compare_runs(
     if (gained := fairness_tables.differences(found, found.baseline)) is not None:
         screen.print(gained.caption, markup=False, highlight=False)
         screen.print_table(_as_rich(gained))
+    for bias in (heard_tables.heard(found), heard_tables.availability(found)):
+        if bias is not None:
+            screen.print(bias.caption, markup=False, highlight=False)
+            screen.print_table(_as_rich(bias))
     _print_settings(screen, found, everything=all_settings)
     screen.print(verdict(found, on), markup=False, highlight=False)
     dagger = f"; {tables.UNFINISHED}" if any(found.unfinished.values()) else ""
@@ -80,6 +84,7 @@ def compare_runs(
 
 def _print_json(found: Comparison, results: Sequence[Mapping[str, Any]], on: On) -> None:
     gains, settings, of_clients = found.differences(on=on), found.settings, found.client_differences()
+    bias = {entry.pop("method"): entry for entry in found.bias()}
     for entry in results:
         name = entry["method"]
         print_json(
@@ -89,6 +94,7 @@ def _print_json(found: Comparison, results: Sequence[Mapping[str, Any]], on: On)
                 "on": on,
                 "baseline": found.baseline,
                 "group_by": found.group_by,
+                "bias": bias[name],
                 "difference": dataclasses.asdict(gains[name]) if name in gains else None,
                 "client_difference": dataclasses.asdict(of_clients[name]) if name in of_clients else None,
                 "settings": {key: values[name] for key, values in settings.items()},

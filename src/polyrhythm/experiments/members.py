@@ -31,17 +31,19 @@ def devices(experiment: Experiment, clients: Sequence[int]) -> dict[int, str]:
     return {client: world.device(client).group for client in clients}
 
 
-def members(experiment: Experiment, chosen: Sequence[int]) -> list[ClientRecord]:
+def members(experiment: Experiment, chosen: Sequence[int], *, until: float | None = None) -> list[ClientRecord]:
     """All clients, or of a large federation those that are measured.
 
     Args:
         experiment: whose.
         chosen: the clients that are measured.
+        until: virtual seconds that the run has taken; None while that is not known.
     """
     federation = experiment.federation
     clients = range(federation.clients) if federation.clients <= MOST else chosen
     group, single = devices(experiment, clients), set(chosen)
     never = set[int]() if federation.unseen is None else set(federation.unseen.clients)
+    world = None if until is None else experiment.world(np.array(clients, dtype=np.int64))
     found = []
     for client in clients:
         held, tests = federation.shares, federation.local_tests
@@ -54,6 +56,7 @@ def members(experiment: Experiment, chosen: Sequence[int]) -> list[ClientRecord]
             device=group[client],
             measured=client in single,
             unseen=client in never,
+            there=None if world is None or until is None else world.share_there(client, until),
         )
         found.append(record)
     return found

@@ -217,9 +217,7 @@ class _Session:
                 observer.goes_on(self.versions.server.version, self.versions.state_dict)
         for observer in self.start_hooks:
             observer.started(self._begin())
-        everybody = members(self.experiment, self.versions.measured) if self.member_hooks else ()
-        for observer in self.member_hooks:
-            observer.members(everybody)
+        self._tell_members()
         # No moment may be held while the next one is made: a version's updates go before the next visits begin.
         heard = map(self._hear, itertools.count(self._events), self.driver.moments(self.start))
         reason = next(filter(None, heard), "all rounds made")
@@ -254,6 +252,7 @@ class _Session:
             self._tell_details(made, last=bool(reason))
             if reason:
                 self._leave(moment.time)
+                self._tell_members(until=None if self.executor is None else moment.time)
                 return reason
         self.ledger.sent((a.client for a in moment.turn.assignments), moment.time)
         self._events = number + 1
@@ -269,6 +268,11 @@ class _Session:
                 self._keep(moment.turn.state.version, surely=True)
                 raise Enough(reason)
         return ""
+
+    def _tell_members(self, until: float | None = None) -> None:
+        """Tells whoever wants to know what the clients are, and in the end how long each of them was there."""
+        for observer in self.member_hooks:
+            observer.members(members(self.experiment, self.versions.measured, until=until))
 
     def _tell_details(self, version: int, *, last: bool) -> None:
         """Tells whoever wants to know what the newest version is to single clients and classes."""

@@ -23,6 +23,7 @@ from polyrhythm.figures import (
     effort,
     forest,
     groups,
+    heard,
     own_models,
     pareto,
     participation,
@@ -63,7 +64,7 @@ __all__ = [
 ]
 
 _ALL = (
-    *(*curves.FIGURES, *cohorts.FIGURES, *participation.FIGURES, *effort.FIGURES),
+    *(*curves.FIGURES, *cohorts.FIGURES, *participation.FIGURES, *heard.FIGURES, *effort.FIGURES),
     *(*clients.FIGURES, *own_models.FIGURES, *classes.FIGURES, *devices.FIGURES),
     *(*clock.FIGURES, *curricula.FIGURES, *groups.FIGURES, *updates.FIGURES),
     *privacy.FIGURES,
@@ -72,8 +73,9 @@ _ALL = (
 _ORDER = (
     *("accuracy", "loss", "costs", "to_accuracy", "pareto", "differences", "training_loss", "groups"),
     *("client_results", "own_models", "fairness", "client_gains", "worst_tenth", "client_map", "device_gap"),
-    *("classes", "class_map", "confusion"),
-    *("cohort", "critical_periods", "participation", "visits", "lorenz", "epochs", "drift", "timeline"),
+    *("availability", "classes", "class_map", "confusion"),
+    *("cohort", "critical_periods", "participation", "visits", "heard", "lorenz", "samples_behind", "samples_heard"),
+    *("epochs", "drift", "timeline"),
     *("staleness", "staleness_over_time", "buffer", "energy", "battery"),
     *("labels", "pacing", "sample_losses", "samples"),
     *("budgets", "update_similarity", "estimation_error", "rate", "epsilon"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +14,7 @@ from polyrhythm.figures.participation import fate
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
 from polyrhythm.figures.thinning import evenly, thin
+from polyrhythm.runs.heard import gini, lorenz
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.spread import quantile
 
@@ -32,25 +31,6 @@ def accepted(visits: Sequence[Row], clients: Sequence[int]) -> dict[int, int]:
     """How many updates of each client went into a version, of some clients, whether or not they were ever heard of."""
     counts = collections.Counter(visit["client"] for visit in visits if fate(visit) in ("trained", "estimated"))
     return {client: counts[client] for client in clients}
-
-
-def lorenz(counts: Sequence[int]) -> list[dict[str, float]]:
-    """The Lorenz curve: which `share` of clients, the rarest first, made which share `y` of all updates."""
-    total, made = sum(counts), 0
-    if not total:
-        return []
-    found = [{"share": 0.0, "y": 0.0}]
-    for place, count in enumerate(sorted(counts), start=1):
-        made += count
-        found.append({"share": place / len(counts), "y": made / total})
-    return found
-
-
-def gini(counts: Sequence[int]) -> float:
-    """The Gini coefficient: 0 if all took part alike, near 1 if one alone did; twice the area above a Lorenz curve."""
-    known = lorenz(counts)
-    area = math.fsum((b["share"] - a["share"]) * (a["y"] + b["y"]) / 2 for a, b in itertools.pairwise(known))
-    return 1 - 2 * area if known else 0.0
 
 
 def spent(visits: Sequence[Row], devices: Mapping[int, str]) -> list[dict[str, Any]]:

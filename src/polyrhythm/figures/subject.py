@@ -9,6 +9,7 @@ from typing import Any, final
 from polyrhythm.figures.theme import LOOKS, Style, Theme, style
 from polyrhythm.runs.database import any_record, read_records, read_runs, read_versions
 from polyrhythm.runs.grouping import by_method, method_of
+from polyrhythm.runs.heard import Behind, Heard, behind, heard
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.records import ClassResultsRecord
 from polyrhythm.runs.schema import Table
@@ -43,6 +44,8 @@ class Subject:
         self._versions = {} if versions is None else versions
         self._clients: dict[str, list[dict[str, Any]]] = {}
         self._of_clients: dict[str, ClientResults] = {}
+        self._heard: dict[str, Heard] = {}
+        self._behind: dict[str, list[Behind]] = {}
         self._of_classes: dict[str, list[ClassResultsRecord]] = {}
         self._places: dict[Path, dict[str, int]] | None = None
         self._visits: dict[tuple[str, tuple[str, ...]], list[dict[str, Any]]] = {}
@@ -76,6 +79,18 @@ class Subject:
         if run.id not in self._of_clients:
             self._of_clients[run.id] = of_clients(run.folder, run.number)
         return self._of_clients[run.id]
+
+    def heard(self, run: RecordedRun) -> Heard:
+        """Who was heard in a run, and what each client gets out of its newest version."""
+        if run.id not in self._heard:
+            self._heard[run.id] = heard(run.folder, run.number, run.clients)
+        return self._heard[run.id]
+
+    def behind(self, run: RecordedRun) -> list[Behind]:
+        """The samples behind each version of a run."""
+        if run.id not in self._behind:
+            self._behind[run.id] = behind(run.folder, run.number, self.heard(run))
+        return self._behind[run.id]
 
     def class_results(self, run: RecordedRun) -> list[ClassResultsRecord]:
         """What is on record of classes, version by version."""

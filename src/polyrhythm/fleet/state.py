@@ -19,6 +19,8 @@ from polyrhythm.fleet.fleet import Fleet
 from polyrhythm.fleet.next_arrival import AskedOnce, next_coming
 from polyrhythm.fleet.parts import Device, Place, Timetable
 
+_MOST_SPANS = 200  # comings and goings of a client that are followed
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +129,24 @@ class FleetState:
         back = max(self._back.get(client, 0.0), self._charged(client, now))
         there, until = self._presence.span(client, now)
         return (there, until) if now >= back else (False, max(back, now))
+
+    def share_there(self, client: int, until: float) -> float:
+        """The share of the time up to a moment in which a client was there; of the moment itself where that is 0.
+
+        By the availability alone: broken devices and empty batteries are not looked at. Of a client that comes and goes
+        more often than 100 times, the share up to then.
+        """
+        now, there = 0.0, 0.0
+        for _ in range(_MOST_SPANS):
+            is_there, end = self._presence.span(client, now)
+            if not until:
+                return float(is_there)
+            end = min(end, until)
+            there += end - now if is_there else 0.0
+            now = end
+            if now >= until:
+                break
+        return there / now
 
     def arrivals(self) -> Callable[[], tuple[float, int]] | None:
         """Gives the next client that comes by itself, (time, client), each time it is called; None if none do."""

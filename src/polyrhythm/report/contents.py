@@ -9,7 +9,7 @@ from typing import final
 from polyrhythm.base.errors import UserError
 from polyrhythm.report import record
 from polyrhythm.report.record import Recipe
-from polyrhythm.results import Comparison, Run, fairness_tables, privacy_tables, result_tables
+from polyrhythm.results import Comparison, Run, fairness_tables, heard_tables, privacy_tables, result_tables
 from polyrhythm.results.tables import Table
 from polyrhythm.results.verdict import verdict
 from polyrhythm.runs.costs import On
@@ -96,6 +96,7 @@ def contents(
             fairness_tables.differences(found, found.baseline, level),
             fairness_tables.classes(found),
         ),
+        "bias": (heard_tables.heard(found), heard_tables.availability(found)),
         "costs": (result_tables.costs(found), result_tables.took(found, on, to), result_tables.faults(found)),
         "privacy": (privacy_tables.statements(found),),
         "setup": (result_tables.settings(found), record.common(found)),
@@ -103,6 +104,7 @@ def contents(
     }
     titles = {
         "results": "Results",
+        "bias": "Who was heard",
         "costs": "Costs",
         "privacy": "Privacy",
         "setup": "What was run",

@@ -16,6 +16,8 @@ _SHOWN = (
     "differences",
     "fairness",
     "classes",
+    "heard",
+    "availability",
     "costs",
     "goal",
     "faults",

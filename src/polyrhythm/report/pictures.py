@@ -98,7 +98,8 @@ def _svg(name: str, subject: Subject, on: On, against: Against, theme: Theme, ba
     specification = figures.drawable(chart.to_dict(validate=False))
     title = specification.pop("title", None)  # it stands above the picture
     inside = any("title" in layer for layer in specification.get("layer", ()))
-    note = "" if inside or not isinstance(title, dict) else title.get("subtitle", "")
+    under = "" if inside or not isinstance(title, dict) else title.get("subtitle", "")
+    note = under if isinstance(under, str) else "; ".join(under)
     version = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
     return numbered(shorter(vl_convert.vegalite_to_svg(specification, vl_version=version))), note
 

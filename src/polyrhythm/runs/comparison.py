@@ -12,6 +12,7 @@ from polyrhythm.runs import client_gains, holes, match
 from polyrhythm.runs.client_gains import ClientDifference, Scores
 from polyrhythm.runs.costs import GOALS, On, reached, score_at
 from polyrhythm.runs.grouping import apart_from, by_method
+from polyrhythm.runs.heard import By, behind, heard, numbers
 from polyrhythm.runs.paired import Difference, corrected, difference, mean_and_spread
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.result_rule import Reading, read
@@ -125,6 +126,28 @@ class ComparedRuns(Generic[R]):
                     spent = [None if one is None else one[cost] for one in took]  # type: ignore[literal-required]
                     entry[cost] = self.over_seeds(name, spent)
             found.append(entry)
+        return found
+
+    def bias(self) -> list[dict[str, Any]]:
+        """One entry per method on who was heard, and served: `method`, `n`, `by`, and mean, sd and n of each number.
+
+        The numbers are those of `run.bias`: `never_heard`, `never_heard_samples`, `gini`, `samples_behind`,
+        `loss_rare`, `loss_common`, `score_rare`, `score_common`, `loss_by_availability`, `loss_by_participation`.
+        Quarters of clients are `by` "there", how long they were there, if that is on record of all runs and differs;
+        else by "heard", how often they were heard.
+        """
+        read = {
+            name: [heard(run.folder, run.number, run.clients) for run in members]
+            for name, members in self.methods.items()
+        }
+        by: By = "there" if all(one.varies("there") for of in read.values() for one in of) else "heard"
+        found = []
+        for name, members in self.methods.items():
+            pairs = zip(members, read[name], strict=True)
+            of = [numbers(held, behind(run.folder, run.number, held), by) for run, held in pairs]
+            seeds = len({run.seed for run in members})
+            entry = {key: self.over_seeds(name, [one[key] for one in of]) for key in of[0]}
+            found.append({"method": name, "n": seeds, "by": by, **entry})
         return found
 
     def over_seeds(self, method: str, values: Sequence[float | None]) -> dict[str, Any]:

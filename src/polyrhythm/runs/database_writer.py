@@ -151,9 +151,8 @@ class Writer:
             self._pending["events"].append((self._run, record.event, record.kind, record.number, record.time))
             return False
         table = TABLES[type(record)]
-        row = [v if type(v) in _AS_THEY_ARE else _of_record(v) for v in VALUES[table](record)]
         self.written[table] += 1
-        self._pending[table].append((self._run, *row))
+        self.replace(record)
         now = time.monotonic()
         due = now - self._committed >= _HALF_A_SECOND
         if table == "versions":
@@ -162,6 +161,12 @@ class Writer:
         if due:
             self.commit()
         return due
+
+    def replace(self, record: Record) -> None:
+        """Takes a row in place of that of the same key."""
+        table = TABLES[type(record)]
+        row = [v if type(v) in _AS_THEY_ARE else _of_record(v) for v in VALUES[table](record)]
+        self._pending[table].append((self._run, *row))
 
     def note(self, notices: Sequence[str]) -> None:
         """Has these notices in place of the run's, from the next commit on."""

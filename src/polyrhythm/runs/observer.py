@@ -77,7 +77,10 @@ class Observer:
         """After `begin`, when the run begins or goes on."""
 
     def members(self, records: Sequence[ClientRecord]) -> None:
-        """After `started`: the clients, or of a large federation a sample, in the order of their numbers."""
+        """After `started`: the clients, or of a large federation a sample, in the order of their numbers.
+
+        Once more at the end of a run that ends as planned, with how long each was there.
+        """
 
     def event(self, record: EventRecord) -> None:
         """The server heard something."""

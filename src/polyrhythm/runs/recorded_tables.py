@@ -26,6 +26,11 @@ class RecordedTables(ABC):
 
     @property
     @abstractmethod
+    def clients(self) -> int:
+        """Clients in its federation."""
+
+    @property
+    @abstractmethod
     def headline(self) -> str:
         """The metric that "accuracy" stands for in the summary."""
 
@@ -63,13 +68,60 @@ class RecordedTables(ABC):
 
     @property
     def members(self) -> pd.DataFrame:
-        """One row per client: `samples`, `test_samples`, `device` (its group of like ones), if it is `measured`, and if
-        it is `unseen`, so that it never trains.
+        """One row per client: `samples`, `test_samples`, `device` (its group), if it is `measured`, `unseen`, `there`.
 
-        Of a federation of more than 10,000, only those whose own results are kept.
+        Unseen is a client that never trains. There is the share of the run's virtual time in which it was there, NaN
+        until the run ends as planned. Of a federation of more than 10,000, only those whose own results are kept.
         """
         found = frame(self.folder, "clients", self.number).set_index("client")
-        return found.astype({"measured": bool, "unseen": bool})
+        return found.astype({"measured": bool, "unseen": bool, "there": float})
+
+    @property
+    def heard(self) -> pd.DataFrame:
+        """One row per client that holds data: `samples`, `there`, `updates`, and the newest result on its own test.
+
+        `updates` counts those of its updates that went into a version, trained or sent in place of training; `there` is
+        the share of the run's time in which it was there. The result is in a column of the headline metric and `loss`,
+        NaN where it was not measured (`local_test`). Of a federation of more than 10,000, only those measured.
+        """
+        import pandas as pd
+
+        from polyrhythm.runs.heard import heard
+
+        found = heard(self.folder, self.number, self.clients)
+        columns = {"samples": found.samples, "there": found.there, "updates": found.updates}
+        columns |= {self.headline: found.scores, "loss": found.losses}
+        return pd.DataFrame(columns, index=pd.Index(found.clients, name="client"))
+
+    @property
+    def samples_behind(self) -> pd.DataFrame:
+        """The share of the federation's samples behind each version after the initial one: one row per version.
+
+        `share` is of the clients whose updates went into it, `so_far` of those that were heard for it or before, which
+        a method that remembers updates can still hold. Empty where not all clients are on record.
+        """
+        import pandas as pd
+
+        from polyrhythm.runs.heard import Behind, behind, heard
+
+        rows = behind(self.folder, self.number, heard(self.folder, self.number, self.clients))
+        return pd.DataFrame(rows, columns=Behind._fields).set_index("version")
+
+    @property
+    def bias(self) -> dict[str, float | None]:
+        """Numbers on who was heard, and how those are served who are seldom there; None for what is not on record.
+
+        `never_heard` is the share of clients without any update in a version, `never_heard_samples` that of the samples
+        they hold, `gini` the Gini coefficient of updates over clients, `samples_behind` the mean over versions of
+        `samples_behind`. Of the newest version on clients' own tests: `loss_rare` and `score_rare` are means over the
+        quarter of clients that was there least (heard least, where all were there alike), `loss_common` and
+        `score_common` over the other end; `loss_by_availability` and `loss_by_participation` are Spearman's rank
+        correlation of a client's loss with how long it was there, and with how often it was heard.
+        """
+        from polyrhythm.runs.heard import behind, heard, numbers
+
+        held = heard(self.folder, self.number, self.clients)
+        return numbers(held, behind(self.folder, self.number, held), "there" if held.varies("there") else "heard")
 
     @property
     def client_results(self) -> pd.DataFrame:

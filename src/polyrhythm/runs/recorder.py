@@ -201,11 +201,14 @@ class Recorder(Observer):
             return run_id
 
     def members(self, records: Sequence[ClientRecord]) -> None:
-        """Keeps what the clients are, once."""
+        """Keeps what the clients are: when the run begins, and what it has come to know of them in the end."""
         writer = self._opened()
-        if not writer.written["clients"]:
-            for record in records:
+        known = writer.written["clients"] > 0
+        for record in records:
+            if not known:
                 writer.add(record)
+            elif record.there is not None:
+                writer.replace(record)
 
     def visit(self, record: VisitRecord) -> None:
         """Keeps a visit."""

@@ -226,7 +226,7 @@ class VersionRecord:
 @final
 @dataclass(frozen=True, kw_only=True)
 class ClientRecord:
-    """Client: what it was when the run began.
+    """Client: what it was when the run began, and how often it was there until it ended.
 
     Args:
         client: its number.
@@ -235,6 +235,8 @@ class ClientRecord:
         device: the name of its group of like devices, such as "tier 1"; "" where the fleet has none.
         measured: whether its own results are on record: of all clients, or of a sample (`Evaluation.client_results`).
         unseen: whether it never trains, and is tested apart.
+        there: the share of the run's virtual time in which it was there, by the availability of its fleet; broken
+            devices and empty batteries are not looked at. None until the run ends as planned, and on real nodes.
     """
 
     client: int
@@ -243,6 +245,7 @@ class ClientRecord:
     device: str = ""
     measured: bool = False
     unseen: bool = False
+    there: float | None = None
 
 
 @final

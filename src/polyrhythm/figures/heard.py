@@ -1,0 +1,226 @@
+"""Who was heard: how often, with how many samples, and how those are served who are seldom there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyrhythm.base.metric_names import in_words
+from polyrhythm.figures.curves import curves
+from polyrhythm.figures.figure import Chart, Figure, Options, needs
+from polyrhythm.figures.marks import SHARE, chart, methods, named, panelled, shaped, wide
+from polyrhythm.figures.subject import Subject
+from polyrhythm.runs.heard import By, Heard, by_groups, gini
+
+BARS = 24
+"""Bars of a histogram, at most."""
+GROUPS = 5
+"""Groups of clients by availability."""
+TITLES: Mapping[By, str] = {
+    "there": "share of the time there, mean of a fifth",
+    "heard": "updates in all, mean of a fifth",
+}
+
+
+def histogram(updates: Sequence[int], width: int) -> list[dict[str, Any]]:
+    """How many clients were heard how often: bars `from` and `to` some number of updates, `clients`, and their `share`.
+
+    Those that were never heard have a bar of their own.
+
+    Args:
+        updates: of each client.
+        width: updates that share a bar.
+    """
+    counts = np.bincount([0 if not n else 1 + (n - 1) // width for n in updates])
+    return [
+        {
+            "from": (place - 1) * width + 0.5 if place else -0.5,
+            "to": place * width + 0.5 if place else 0.5,
+            "updates": _span((place - 1) * width + 1, place * width) if place else "never",
+            "clients": int(count),
+            "share": int(count) / len(updates),
+        }
+        for place, count in enumerate(counts)
+        if count
+    ]
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first:,}" if first == last else f"{first:,} to {last:,}"
+
+
+def _heard(subject: Subject, options: Options) -> Chart:
+    import altair as alt
+
+    found = {name: (runs[0], subject.heard(runs[0])) for name, runs in subject.methods.items()}
+    most = max((int(held.updates.max(initial=0)) for _, held in found.values()), default=0)
+    width = max(1, math.ceil(most / BARS))
+    highest = max((row["share"] for _, held in found.values() for row in histogram(held.updates.tolist(), width)))
+    styles, panels = subject.styles(options.theme), []
+    for name, (run, held) in found.items():
+        never = int((held.updates == 0).sum())
+        notes = [f"{never:,} of {len(held.updates):,} clients never", f"Gini {gini(held.updates.tolist()):.2f}"]
+        rows = histogram(held.updates.tolist(), width)
+        bars = chart(rows, wide(len(found), options.width), 110, named(name, run, subject, note=", ".join(notes)))
+        panels.append(
+            bars.mark_rect(color=styles[name].colour, strokeWidth=0).encode(
+                x=alt.X(
+                    "from:Q",
+                    title="updates of a client in all (left of the gap: none)" if width > 1 else "updates of a client",
+                    axis=alt.Axis(tickMinStep=1),
+                    scale=alt.Scale(domain=[-0.5, width * math.ceil(most / width) + 0.5], nice=False),
+                ),
+                x2="to:Q",
+                y=alt.Y("share:Q", title="clients", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, highest])),
+                y2=alt.datum(0),
+                tooltip=["updates:N", "clients:Q", alt.Tooltip("share:Q", format=".1%")],
+            )
+        )
+    return panelled(panels)
+
+
+def _behind(subject: Subject, options: Options) -> Chart:
+    shares = {
+        run.id: {one.version: one.share for one in subject.behind(run)}
+        for runs in subject.methods.values()
+        for run in runs
+    }
+    run_of = {id(row): run.id for run in subject.runs for row in subject.versions(run)}
+
+    def value(row: Mapping[str, Any]) -> float | None:
+        return shares[run_of[id(row)]].get(row["version"])
+
+    return curves(subject, value, options, "share of all samples behind a version", SHARE)
+
+
+def _reached(subject: Subject, options: Options) -> Chart:
+    shares = {
+        run.id: {one.version: one.so_far for one in subject.behind(run)}
+        for runs in subject.methods.values()
+        for run in runs
+    }
+    run_of = {id(row): run.id for run in subject.runs for row in subject.versions(run)}
+
+    def value(row: Mapping[str, Any]) -> float | None:
+        return shares[run_of[id(row)]].get(row["version"], 0.0 if row["version"] == 0 else None)
+
+    return curves(subject, value, options, "share of all samples heard so far", SHARE)
+
+
+def order_of(found: Sequence[Heard]) -> By:
+    """What clients are in order by: how long they were there, where that differs in every run, else how often heard."""
+    return "there" if all(held.varies("there") for held in found) else "heard"
+
+
+def _availability(subject: Subject, options: Options) -> Chart:
+    import altair as alt
+
+    of = {name: [subject.heard(run) for run in runs] for name, runs in subject.methods.items()}
+    of = {name: [held for held in runs if held.measured] for name, runs in of.items()}
+    by = order_of([held for runs in of.values() for held in runs])
+    rows = [
+        {"method": name, "seed": run, **group}
+        for name, runs in of.items()
+        for run, held in enumerate(runs)
+        for group in by_groups(held, by, GROUPS)
+    ]
+    means = []
+    for name, runs in of.items():
+        groups = [by_groups(held, by, GROUPS) for held in runs]
+        if groups and len({len(one) for one in groups}) == 1:
+            means += [
+                {"method": name, **{key: _mean([row[key] for row in same]) for key in ("place", "loss", "score")}}
+                for same in zip(*groups, strict=True)
+            ]
+        else:
+            means += [row for row in rows if row["method"] == name and row["seed"] == 0]
+    styles = subject.styles(options.theme)
+    color, dash = methods(styles, shown=len(subject.methods) > 1)
+    half, panels = (options.width - 60) // 2, []
+    x = alt.X("place:Q", title=TITLES[by].split(", "), axis=alt.Axis(format="%" if by == "there" else "~g"))
+    for key, title in (("loss", "loss"), ("score", in_words(subject.headline))):
+        y = alt.Y(f"{key}:Q", title=f"{title} on own tests", scale=alt.Scale(zero=False))
+        tips = ["method:N", alt.Tooltip("place:Q", format=".3~g"), alt.Tooltip(f"{key}:Q", format=".4~g")]
+        line = chart(means, half, 240).mark_line().encode(x=x, y=y, color=color, strokeDash=dash, tooltip=tips)
+        dots = chart(rows, half, 240).mark_point(size=30, filled=True, opacity=0.6)
+        panels.append(alt.layer(line, dots.encode(x=x, y=y, color=color, **shaped(styles, color), tooltip=tips)))
+    return alt.hconcat(*panels)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _nobody(subject: Subject) -> str:
+    return needs("versions", "accepted > 0", "no update is in a version yet; wait for the first one")(subject)
+
+
+def _no_samples(subject: Subject) -> str:
+    if missing := _nobody(subject):
+        return missing
+    if any(subject.behind(run) for run in subject.runs):
+        return ""
+    return "not all clients are on record, as in a federation of more than 10,000; run a smaller one"
+
+
+def _no_result(subject: Subject) -> str:
+    if missing := needs(
+        "client_results",
+        "1",
+        "no result of a single client is on record; run it with local_test=0.2, so that each has a test of its own",
+    )(subject):
+        return missing
+    found = [held for run in subject.runs if (held := subject.heard(run)).measured]
+    if found and all(held.varies(order_of(found)) for held in found):
+        return ""
+    return "all clients were there, and heard, alike; run it on a fleet that comes and goes, such as fleet=phones"
+
+
+def _one_share(subject: Subject) -> str:
+    shares = {round(one.share, 6) for run in subject.runs for one in subject.behind(run)}
+    return f"{shares.pop():.1%} behind every version" if len(shares) == 1 else ""
+
+
+FIGURES: Sequence[Figure] = (
+    Figure(
+        name="heard",
+        title="Who was heard",
+        about="How many clients gave how many updates to versions, those that were never heard apart; the first seed "
+        "of each method. The Gini coefficient is 0 where all took part alike.",
+        lacks=_nobody,
+        drawn=_heard,
+    ),
+    Figure(
+        name="samples_behind",
+        title="Samples behind each version",
+        about="The share of the federation's samples held by the clients whose updates went into a version; the band "
+        "is one standard deviation over seeds.",
+        lacks=_no_samples,
+        drawn=_behind,
+        flat=_one_share,
+        along=True,
+        curved=True,
+    ),
+    Figure(
+        name="samples_heard",
+        title="Samples heard so far",
+        about="The share of the federation's samples held by the clients that were heard so far: what a method that "
+        "remembers updates can still hold.",
+        lacks=_no_samples,
+        drawn=_reached,
+        along=True,
+        curved=True,
+    ),
+    Figure(
+        name="availability",
+        title="Results by availability",
+        about="Loss and result of the newest version on clients' own tests, for clients from the rarest fifth to the "
+        "commonest, by how long they were there; by how often they were heard, where all were there alike. Points are "
+        "single seeds, lines their mean: the flatter, the less the model leans to whom it could hear.",
+        lacks=_no_result,
+        drawn=_availability,
+    ),
+)
