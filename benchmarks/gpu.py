@@ -9,6 +9,7 @@ In this order, so that what matters most is there if time runs short; what is no
   apart after three versions, as a share of how far they went, which is to be `CLOSE` at most;
 - speed: a round of LeNet-5 clients, stacked on the device, as a bare loop on the same device, and by the native engine;
 - memory: the most that the device held meanwhile;
+- precision: the same in TF32 and in bfloat16: how much faster a round is, and how far its weights lie from float32's;
 - pieces: the same round where half of the cohort has room, which is to come to the same weights;
 - resume: a run that is killed goes on, and comes to the weights of one that was not;
 - ray: two workers that share the card come to the weights of one process.
@@ -42,12 +43,15 @@ from polyrhythm.base.streams import torch_generator
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines import stacked
 from polyrhythm.engines.devices import device_of, named
+from polyrhythm.engines.kinds import Precision
 from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.models import build
 from polyrhythm.simulation.simulator import InlineDriver
 
 CLOSE = 1e-3
 """How far weights may lie apart, as a share of how far they went: other sums, in float32, over three versions."""
+COARSE = 0.15
+"""The same of products in TF32 or bfloat16, which have 10 and 7 bits: a processor's bfloat16 came to 0.06."""
 ASKED = 20.0
 """How many times the bare loop's speed on the same card is aimed at, with a hundred clients."""
 
@@ -207,6 +211,26 @@ def speed(device: str, size: Size) -> Iterator[dict[str, Any]]:
     yield {"peak_mb": held}
 
 
+def precision(device: str, size: Size) -> Iterator[dict[str, Any]]:
+    """Rounds with products in fewer bits beside those in float32."""
+    where, made = device_of(device), of_speed(size)
+    few = experiment("lenet5", pr.fedavg(cohort=4, epochs=1, batch=size.batch, lr=0.05), 4, min(size.held, 50), 3)
+    exact, whole = weights(prepare(few, pr.Execution(engine="stacked", device=device))), 0.0
+    kinds: tuple[Precision, ...] = ("float32", "tf32", "bfloat16") if where.type == "cuda" else ("float32", "bfloat16")
+    for kind in kinds:
+        how = pr.Execution(engine="stacked", device=device, precision=kind)
+        seconds = statistics.median(rounds(prepare(made, how), where))
+        whole = seconds if kind == "float32" else whole
+        distance = apart(weights(prepare(few, how)), exact)
+        yield {
+            "precision": kind,
+            "s": seconds,
+            "faster": whole / seconds,
+            "apart": distance,
+            "agrees": distance <= COARSE,
+        }
+
+
 def pieces(device: str, size: Size) -> Iterator[dict[str, Any]]:
     """A cohort that has no room at once: told of little room on a processor, by a share of the memory on a card."""
     made = experiment("lenet5", pr.fedavg(cohort=4, epochs=1, batch=size.batch, lr=0.05), 4, min(size.held, 50), 2)
@@ -265,6 +289,7 @@ def ray(device: str, size: Size) -> Iterator[dict[str, Any]]:
 PARTS: dict[str, Callable[[str, Size], Iterator[dict[str, Any]]]] = {
     "agreement": agreement,
     "speed": speed,
+    "precision": precision,
     "pieces": pieces,
     "resume": resume,
     "ray": ray,

@@ -3,14 +3,21 @@
 - Another device: torch's fake tensors have shapes and devices and no numbers, and refuse what mixes devices. A second
   processor, `cpu:1`, stands for the GPU: a device that this torch was not built for refuses even to be indexed.
 - What is there for CUDA alone is reached by doubles: the choice of a device and its name (`engines/devices.py`), its
-  memory, cuDNN's flags and what follows when there is no memory left (`engines/stacked.py`).
+  memory and what follows when there is none left (`engines/stacked.py`), the flags of cuDNN and cuBLAS
+  (`engines/exactness.py`), pinned memory and streams (`engines/uploads.py`), generators (`base/streams.py`), autocast
+  around a run (`base/surroundings.py`), the record (`runs/environment.py`), an actor's GPU (`on_ray/visitor.py`), and
+  running out of memory in a worker (`workers/worker.py`). A test holds this list to the code.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,13 +31,20 @@ import polyrhythm as pr
 from laws.test_engines import experiment, story
 from laws.world import near
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.streams import seeded_torch
+from polyrhythm.base.surroundings import plain_surroundings
 from polyrhythm.core.protocols import Done, Job
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines import stacked
 from polyrhythm.engines.devices import device_of, named
+from polyrhythm.engines.exactness import WORKSPACE, computing
+from polyrhythm.engines.kinds import Precision
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.step import Step
 from polyrhythm.methods.local.schedules import Cosine
+from polyrhythm.runs.environment import machine
+from polyrhythm.simulation.workers.on_ray.visitor import own_device
+from polyrhythm.simulation.workers.worker import out_of_memory
 
 ELSEWHERE = torch.device("cpu", 1)
 GPU = torch.device("cuda", 0)
@@ -93,14 +107,12 @@ def taken_elsewhere(engine: StackedEngine, jobs: Sequence[Job]) -> list[Tensor]:
     jobs = [dataclasses.replace(job, data=_Held(job.data)) for job in jobs]  # type: ignore[arg-type]
     jobs.sort(key=lambda job: -len(job.ends))
     assert engine.weights.device == torch.device("cpu")
-    made = torch.tensor
     ended: list[Tensor] = []
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode(allow_non_fake_inputs=True):
         patch.setattr(nn.Module, "to", _moved)
-        patch.setattr(torch, "tensor", lambda data, *, device, **how: made(data, **how).to(device))
         patch.setattr(FakeTensor, "tolist", lambda sums: [[0.0] * sums.shape[1]] * sums.shape[0])
         there = StackedEngine(engine.reference, engine._step.on(ELSEWHERE), ELSEWHERE)
-        found = there._together(jobs)
+        found, _ = there._together(jobs, None, jobs[:1])
         ended = [weights for weights, _ in found]
     assert all(isinstance(weights, FakeTensor) for weights in ended)
     return ended
@@ -120,7 +132,7 @@ def _inputs_stay(patch: pytest.MonkeyPatch) -> None:
 
 
 def _starts_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stacked, "_together", lambda vectors, device: torch.stack(list(vectors)))
+    patch.setattr(stacked, "_together", lambda vectors, uploads: torch.stack(list(vectors)))
 
 
 def _the_model_stays(patch: pytest.MonkeyPatch) -> None:
@@ -203,12 +215,181 @@ def test_on_a_gpu_room_is_half_of_its_memory_or_of_a_share(
     assert there._size(jobs, range(4)) == size
 
 
-def test_a_gpu_computes_in_float32_and_the_same_every_time() -> None:
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic
-    with stacked._exact(GPU):
-        flags = torch.backends.cudnn
-        assert (flags.allow_tf32, flags.deterministic, flags.benchmark) == (False, True, False)
-    assert (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic) == before
+# Exactness.
+
+
+def _flags() -> tuple[Any, ...]:
+    cudnn, cublas = torch.backends.cudnn, torch.backends.cuda.matmul
+    told = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    return cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark, cublas.allow_tf32, *told
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_a_gpu_computes_as_exactly_as_it_is_asked_and_the_same_every_time(precision: Precision) -> None:
+    before, tf32 = _flags(), precision == "tf32"
+    with computing(GPU, precision):
+        assert _flags() == (tf32, True, False, tf32, True, True)
+    assert _flags() == before
+    with pytest.raises(ZeroDivisionError), computing(GPU, precision):
+        raise ZeroDivisionError
+    assert _flags() == before
+
+
+@pytest.mark.parametrize("device", [GPU, torch.device("cpu")])
+def test_products_of_sixteen_bits_are_those_of_the_device(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *of: True)
+    with computing(device, "bfloat16"):
+        assert torch.is_autocast_enabled(device.type)
+        assert torch.get_autocast_dtype(device.type) == torch.bfloat16
+    assert not torch.is_autocast_enabled(device.type)
+
+
+def test_cublas_is_told_before_a_gpu_is_used_unless_somebody_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setenv(WORKSPACE, ":16:8")
+    device_of("cuda")
+    assert os.environ[WORKSPACE] == ":16:8"
+    monkeypatch.delenv(WORKSPACE)
+    device_of("cuda")
+    assert os.environ[WORKSPACE] == ":4096:8"
+
+
+# Streams.
+
+
+class _Streams:
+    """Notes what is done in which stream."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.done: list[tuple[Any, ...]] = []
+        self.current = ["main"]
+        main = SimpleNamespace(wait_stream=lambda other: self.done.append(("main waits", other)))
+        patch.setattr(torch.cuda, "Stream", lambda device: ("beside", device))
+        patch.setattr(torch.cuda, "current_stream", lambda device: main)
+        patch.setattr(torch.cuda, "stream", self._within)
+        patch.setattr(Tensor, "pin_memory", lambda tensor: self._pinned(tensor))
+        patch.setattr(Tensor, "record_stream", lambda tensor, stream: self.done.append(("kept", id(tensor))))
+        self._to = Tensor.to
+        patch.setattr(Tensor, "to", lambda tensor, *where, **how: self._moved(tensor, *where, **how))
+
+    @contextlib.contextmanager
+    def _within(self, stream: Any) -> Iterator[None]:
+        self.current.append(stream[0])
+        yield
+        self.current.pop()
+
+    def _pinned(self, tensor: Tensor) -> Tensor:
+        self.done.append(("pinned", self.current[-1]))
+        return tensor.clone()
+
+    def _moved(self, tensor: Tensor, *where: Any, **how: Any) -> Tensor:
+        if where and where[0] == GPU:
+            self.done.append(("moved", self.current[-1], how.get("non_blocking", False)))
+            return tensor
+        return self._to(tensor, *where, **how)
+
+
+def test_the_next_piece_is_brought_beside_the_work_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pieces of two: both come in the stream beside, from pinned memory; the second before the first is read."""
+    engine, jobs = turn("perceptron", pr.fedavg(cohort=4, batch=None, epochs=2), (8, 8, 8, 8))
+    expected = [engine.weights.clone() for done in engine.local_rounds(jobs) if done is not None]
+    streams = _Streams(monkeypatch)
+    monkeypatch.setattr(StackedEngine, "_size", lambda self, jobs, taken: min(2, len(taken)))
+    monkeypatch.setattr(stacked, "computing", lambda device, precision: contextlib.nullcontext())
+    there = StackedEngine(engine.reference, engine._step, GPU)
+    take, ended, cohort = stacked._Cohort.take, stacked._Cohort.ended, stacked._Cohort
+    monkeypatch.setattr(cohort, "take", lambda self, step: (streams.done.append(("step",)), take(self, step))[1])
+    monkeypatch.setattr(cohort, "ended", lambda self: (streams.done.append(("read",)), ended(self))[1])
+    found = [there.weights.clone() for done in there.local_rounds(jobs) if done is not None]
+    assert len(found) == len(expected) == 4
+    assert all(near(mine, wanted, 1e-6) for mine, wanted in zip(found, expected, strict=True))
+    moved = [what for what in streams.done if what[0] == "moved"]
+    assert moved
+    assert {what[1:] for what in moved} == {("beside", True)}
+    order = "".join(
+        {"moved": "m", "main waits": "w", "step": "s", "read": "r"}.get(what[0], "") for what in streams.done
+    )
+    assert re.fullmatch(r"m+w(s+)m+r+w\1r", order), order
+    tensors = sum(what[0] == "kept" for what in streams.done)
+    assert tensors >= 2 * 10
+
+
+def test_whoever_has_no_room_yet_is_brought_when_the_others_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, jobs = turn("perceptron", pr.fedavg(cohort=4, batch=None, epochs=1), (8, 8, 8, 8))
+    expected = [engine.weights.clone() for done in engine.local_rounds(jobs) if done is not None]
+    monkeypatch.setattr(StackedEngine, "_size", lambda self, jobs, taken: min(2, len(taken)))
+    brought, tries = StackedEngine._brought, list[int]()
+
+    def short(self: StackedEngine, jobs: Sequence[Job]) -> Any:
+        tries.append(len(jobs))
+        if len(tries) == 2:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
+        return brought(self, jobs)
+
+    monkeypatch.setattr(StackedEngine, "_brought", short)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing is halved
+        found = [engine.weights.clone() for done in engine.local_rounds(jobs) if done is not None]
+    assert tries == [2, 2, 2]
+    assert all(near(mine, wanted, 1e-6) for mine, wanted in zip(found, expected, strict=True))
+
+
+# Around the engine.
+
+
+def test_the_generators_of_gpus_are_seeded_and_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_gpu = torch.Generator().manual_seed(3)
+    before = of_gpu.get_state()
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "default_generators", (of_gpu,))
+    with seeded_torch(0, "network", "tried out"):
+        drawn = torch.rand(3, generator=of_gpu)
+        assert torch.equal(drawn, torch.rand(3))  # the same stream as the processor's
+    assert torch.equal(of_gpu.get_state(), before)
+
+
+def test_autocast_for_gpus_around_a_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda of: of == "cuda")
+    with pytest.raises(UserError, match="autocast is switched on"), plain_surroundings():
+        pass
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_record_names_the_gpu(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "card")
+    assert machine()["accelerator"] == ("card" if there else "none")
+
+
+def test_an_actor_computes_on_the_gpu_that_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert own_device(0.25) == GPU
+    assert own_device(None) == torch.device("cpu")
+
+
+def test_a_worker_knows_when_a_gpu_has_no_memory_left() -> None:
+    assert out_of_memory(torch.cuda.OutOfMemoryError("CUDA out of memory."))
+    assert not out_of_memory(RuntimeError("CUDA error: an illegal instruction was encountered"))
+
+
+def test_every_branch_that_only_a_gpu_takes_is_named_above() -> None:
+    source = Path(pr.__file__).parent
+    found = {path for path in source.rglob("*.py") if re.search(r"torch\.cuda|\"cuda\"", path.read_text())}
+    elsewhere = {
+        "engines/selection.py",
+        "experiments/execution.py",
+    }  # the rule, and checks: tested where the others are
+    names = {str(path.relative_to(source)) for path in found} - elsewhere
+    assert names
+    for name in names:
+        assert "/".join(name.split("/")[-2:]) in (__doc__ or ""), name
+
+
+# Devices.
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ MAY_READ_THE_ENVIRONMENT = {
         "data/sources/files.py",
         "simulation/workers/on_ray/cluster.py",
         "runs/environment.py",
+        "engines/exactness.py",  # where cuBLAS is told to compute the same every time
         "cli/output.py",  # how wide a terminal is
     ),
     "trackers/mlflow_tracker.py",  # where MLflow's server is, which is MLflow's own setting

@@ -6,6 +6,7 @@ import torch
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.vectors import CPU
+from polyrhythm.engines.exactness import told_cublas
 
 
 def device_of(asked: str) -> torch.device:
@@ -15,6 +16,8 @@ def device_of(asked: str) -> torch.device:
         UserError: there is no such device here, or nobody has tried whether numbers are right on it.
     """
     there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if there:
+        told_cublas()
     if asked == "auto":
         return torch.device("cuda", 0) if there else CPU
     try:

@@ -6,3 +6,6 @@ from typing import Literal
 
 Asked = Literal["auto", "torch", "native", "stacked"]
 Named = Literal["torch", "native", "stacked"]
+
+Precision = Literal["float32", "tf32", "bfloat16"]
+"""What the stacked engine's products are computed in; see `exactness.computing`."""

@@ -7,12 +7,15 @@ timing.
 2. *stacked*, if there is a GPU, a turn has several visits, and it takes the work;
 3. *torch*.
 
+Where another precision than float32 is asked for, it is *stacked* or torch: nothing else computes in another one.
+
 What is asked for by name is that wherever it takes the work, and else torch. Whichever it is, it has then been held to
 torch for this module (`engines.proof`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +29,7 @@ from polyrhythm.base.vectors import CPU
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.engines.devices import named
-from polyrhythm.engines.kinds import Asked, Named
+from polyrhythm.engines.kinds import Asked, Named, Precision
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine
 from polyrhythm.engines.native.program import Convolution, Program, shape_after
 from polyrhythm.engines.proof import prove
@@ -86,6 +89,7 @@ class Work:
         largest: samples of the client that holds most.
         at_once: visits in a turn, as far as one engine is given them.
         device: where a cohort's steps may be computed.
+        precision: of the products in them.
     """
 
     module: nn.Module
@@ -95,6 +99,7 @@ class Work:
     largest: int
     at_once: int = 1
     device: torch.device = CPU
+    precision: Precision = "float32"
 
     @property
     def batch(self) -> int:
@@ -112,7 +117,8 @@ def candidates(asked: Asked, device: torch.device, at_once: int) -> tuple[Named,
 def choose(asked: Asked, work: Work) -> Chosen:
     """Makes the engine for an experiment, by the rule of this module."""
     refused, why_not = "", ""
-    for kind in candidates(asked, work.device, work.at_once):
+    exact = work.precision == "float32"
+    for kind in candidates(asked, work.device, work.at_once) if exact or asked != "auto" else ("stacked",):
         try:
             if asked == "auto" and kind == "native":
                 _fills_lanes(work.batch)  # before the module is read, which takes longest
@@ -120,14 +126,21 @@ def choose(asked: Asked, work: Work) -> Chosen:
             if asked == "auto" and isinstance(chosen.engine, NativeEngine):
                 _worthwhile(chosen.engine, work.batch)
             _prove(chosen.engine, work)
-            return chosen
+            return chosen if exact else _short(chosen, work.precision)
         except Unsupported as reason:
             # The rule passes over what an engine does not know in silence, but not what it would have got wrong, nor
             # that the faster one was never compiled, which only whoever installs can mend.
-            if asked != "auto" or isinstance(reason, Unlike | NotBuilt):
+            if asked != "auto" or not exact or isinstance(reason, Unlike | NotBuilt):
                 refused, why_not = kind, str(reason)
     engine = TorchEngine(work.module, work.task)
     return Chosen(engine=engine, kind="torch", why_not=why_not, refused=refused)
+
+
+def _short(chosen: Chosen, precision: Precision) -> Chosen:
+    """The stacked engine, held to torch in float32, as it computes in another precision."""
+    assert isinstance(chosen.engine, StackedEngine)
+    engine = chosen.engine.computing_in(precision)
+    return dataclasses.replace(chosen, engine=engine, detail=f"{chosen.detail}, {precision}")
 
 
 def _prove(engine: AnyEngine, work: Work) -> None:

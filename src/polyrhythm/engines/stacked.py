@@ -12,7 +12,6 @@ For a GPU, which one client's small batches would leave idle. Rules:
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import final
@@ -26,8 +25,11 @@ from polyrhythm.core.protocols import Done, Job
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.engines.around import AroundTorch
+from polyrhythm.engines.exactness import computing
+from polyrhythm.engines.kinds import Precision
 from polyrhythm.engines.step import Batch, Step, keys_of, rows_of, shares_of, sizes_of, takes
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.engines.uploads import Uploads
 from polyrhythm.methods.local.optimisers import LocalSgd, clip_
 from polyrhythm.models.task import Task
 
@@ -50,11 +52,20 @@ class StackedEngine(AroundTorch):
         step: the gradient of one client's batch, on the device.
         device: where to compute.
         share: of a GPU, whose memory others may be using too.
+        precision: of products. Whatever it is, models are measured in float32.
     """
 
-    def __init__(self, inside: TorchEngine, step: Step, device: torch.device, share: float = 1.0) -> None:
+    def __init__(
+        self,
+        inside: TorchEngine,
+        step: Step,
+        device: torch.device,
+        share: float = 1.0,
+        precision: Precision = "float32",
+    ) -> None:
         super().__init__(inside)
-        self._step, self.device, self._share = step, device, share
+        self._step, self.device, self._share, self._precision = step, device, share, precision
+        self._uploads = Uploads(device)
         self._here: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
         self._most: int | None = None  # clients that had room, once others had not
 
@@ -76,11 +87,15 @@ class StackedEngine(AroundTorch):
         return cls(inside, step, device)
 
     def on(self, device: torch.device, share: float = 1.0) -> StackedEngine:
-        return StackedEngine(self._torch.on(device), self._step.on(device), device, share)
+        return StackedEngine(self._torch.on(device), self._step.on(device), device, share, self._precision)
 
-    def __reduce__(self) -> tuple[type[StackedEngine], tuple[TorchEngine, Step, torch.device]]:
+    def computing_in(self, precision: Precision) -> StackedEngine:
+        """The same engine with products of that precision."""
+        return StackedEngine(self._torch, self._step, self.device, self._share, precision)
+
+    def __reduce__(self) -> tuple[type[StackedEngine], tuple[TorchEngine, Step, torch.device, float, Precision]]:
         # It travels without samples, and by way of the processor: where it arrives may be no such device.
-        return StackedEngine, (self._torch.on(CPU), self._step.on(CPU), CPU)
+        return StackedEngine, (self._torch.on(CPU), self._step.on(CPU), CPU, 1.0, self._precision)
 
     @property
     def dropouts(self) -> int:
@@ -93,14 +108,18 @@ class StackedEngine(AroundTorch):
     def local_rounds(self, jobs: Sequence[Job]) -> Iterator[Done | None]:
         taken = sorted((i for i, job in enumerate(jobs) if takes(job)), key=lambda i: -len(jobs[i].ends))
         ended = dict[int, tuple[Tensor, Done]]()
+        brought: _Cohort | None = None
         while taken:
             some = taken[: self._size(jobs, taken)]
-            found = self._tried([jobs[i] for i in some])
+            rest = taken[len(some) :]
+            after = rest[: self._size(jobs, rest)] if rest else []
+            found = self._tried([jobs[i] for i in some], brought, [jobs[i] for i in after])
             if found is None:
+                brought = None
                 self._halve(len(some))
                 continue
-            taken = taken[len(some) :]
-            ended |= zip(some, found, strict=True)
+            taken, brought = rest, found[1]
+            ended |= zip(some, found[0], strict=True)
         for i in range(len(jobs)):
             if i in ended:
                 self.weights.copy_(ended[i][0])
@@ -120,15 +139,22 @@ class StackedEngine(AroundTorch):
         pieces = -(-len(taken) // most)
         return -(-len(taken) // pieces)
 
-    def _tried(self, jobs: Sequence[Job]) -> list[tuple[Tensor, Done]] | None:
-        """Where each ended; None if there was not memory enough. Until then no job was changed.
+    def _tried(
+        self, jobs: Sequence[Job], brought: _Cohort | None, after: Sequence[Job]
+    ) -> tuple[list[tuple[Tensor, Done]], _Cohort | None] | None:
+        """Where each ended, and those who come next; None if memory was short, and then no job was changed.
+
+        Args:
+            jobs: those whose turn it is.
+            brought: the same on the device, if they are there already.
+            after: those who come next; brought to the device meanwhile, if there is room for both.
 
         Raises:
             torch.cuda.OutOfMemoryError: there is not enough for one.
         """
         try:
-            with torch.no_grad(), _exact(self.device):
-                return self._together(jobs)
+            with torch.no_grad(), computing(self.device, self._precision):
+                return self._together(jobs, brought, after)
         except torch.cuda.OutOfMemoryError:
             if len(jobs) == 1:
                 raise
@@ -144,11 +170,25 @@ class StackedEngine(AroundTorch):
             stacklevel=4,
         )
 
-    def _together(self, jobs: Sequence[Job]) -> list[tuple[Tensor, Done]]:
-        cohort = _Cohort(self._step, jobs, *self._samples(jobs[0]), self.device)
+    def _together(
+        self, jobs: Sequence[Job], brought: _Cohort | None = None, after: Sequence[Job] = ()
+    ) -> tuple[list[tuple[Tensor, Done]], _Cohort | None]:
+        cohort = self._brought(jobs) if brought is None else brought
+        self._uploads.hand_over(cohort.tensors())
         for step in range(cohort.steps):
             cohort.take(step)
-        return cohort.ended()
+        following: _Cohort | None = None
+        if after:
+            try:
+                following = self._brought(after)
+            except torch.cuda.OutOfMemoryError:  # they are brought when these have gone
+                torch.cuda.empty_cache()
+        return cohort.ended(), following
+
+    def _brought(self, jobs: Sequence[Job]) -> _Cohort:
+        """The visits on the device, or on their way there."""
+        with self._uploads.beside():
+            return _Cohort(self._step, jobs, *self._samples(jobs[0]), self._uploads)
 
     def _samples(self, job: Job) -> tuple[Tensor, Tensor]:
         """All inputs and targets on the device, brought there once."""
@@ -157,18 +197,9 @@ class StackedEngine(AroundTorch):
         assert arrays is not None
         inputs, targets, _ = arrays
         if self._here is None or self._here[0] is not inputs or self._here[1] is not targets:
-            self._here = inputs, targets, inputs.to(self.device), targets.to(self.device)
+            bring = self._uploads.bring
+            self._here = inputs, targets, bring(inputs), bring(targets)
         return self._here[2:]
-
-
-@contextlib.contextmanager
-def _exact(device: torch.device) -> Iterator[None]:
-    """Has a GPU compute in float32 where it says so, and the same bits every time, as far as torch can."""
-    if device.type != "cuda":
-        yield
-        return
-    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-        yield
 
 
 @final
@@ -179,34 +210,35 @@ class _Cohort:
         step: the gradient of one of them.
         jobs: of the same data, K.
         inputs, targets: all samples, on the device.
-        device: where they compute.
+        uploads: by which all else comes there.
     """
 
-    def __init__(self, step: Step, jobs: Sequence[Job], inputs: Tensor, targets: Tensor, device: torch.device) -> None:
-        self._step, self._jobs, self._inputs, self._targets, self._device = step, jobs, inputs, targets, device
+    def __init__(self, step: Step, jobs: Sequence[Job], inputs: Tensor, targets: Tensor, uploads: Uploads) -> None:
+        self._step, self._jobs, self._inputs, self._targets, self._uploads = step, jobs, inputs, targets, uploads
         self._optimiser = jobs[0].optimiser
         assert isinstance(self._optimiser, LocalSgd)
         self._tabulate()
-        self._start = _together([job.start for job in jobs], device)
+        self._start = _together([job.start for job in jobs], uploads)
         self._weights = self._start.clone(memory_format=torch.contiguous_format)
         self._gradient = torch.zeros_like(self._weights)
         self._moments = {
-            name: _together([m for job in jobs if isinstance(m := job.moments[name], Tensor)], device).clone()
+            name: _together([m for job in jobs if isinstance(m := job.moments[name], Tensor)], uploads).clone()
             for name in jobs[0].moments
         }
         self._pushed = any(job.push is not None for job in jobs)
         pulls = [0.0 if job.push is None else job.push.pull for job in jobs]
-        self._pull = torch.tensor(pulls, dtype=self._weights.dtype, device=device)[:, None]
+        kind = self._weights.dtype
+        self._pull = uploads.bring(torch.tensor(pulls, dtype=kind))[:, None]
         factors = [1.0 if job.push is None else job.push.factor for job in jobs]
         self._factor = None
         if any(factor != 1.0 for factor in factors):
-            self._factor = torch.tensor(factors, dtype=self._weights.dtype, device=device)[:, None]
+            self._factor = uploads.bring(torch.tensor(factors, dtype=kind))[:, None]
         shifts = [None if job.push is None else job.push.shift for job in jobs]
         self._shift = None
         if any(shift is not None for shift in shifts):
             none = torch.zeros_like(jobs[0].start)
-            self._shift = _together([none if shift is None else shift for shift in shifts], device)
-        self._sums = torch.zeros(3, len(jobs), dtype=torch.float64, device=device)
+            self._shift = _together([none if shift is None else shift for shift in shifts], uploads)
+        self._sums = torch.zeros(3, len(jobs), dtype=torch.float64, device=self._weights.device)
         self._kept = [(part, part.clone()) for part in self._idle()]
 
     @property
@@ -232,12 +264,18 @@ class _Cohort:
             rows[:count, k] = rows_of(job, width)
             keys[:count, k] = keys_of(job.seed, count, layers)
             self._rates[:count, k] = job.rates
-        self._rows, self._keys = (torch.from_numpy(table).to(self._device) for table in (rows, keys))
-        self._shares = torch.from_numpy(shares_of(sizes, width)).to(self._device, jobs[0].start.dtype)
+        self._rows, self._keys = (self._uploads.bring(torch.from_numpy(table)) for table in (rows, keys))
+        self._shares = self._uploads.bring(torch.from_numpy(shares_of(sizes, width)).to(jobs[0].start.dtype))
 
     def _idle(self) -> list[Tensor]:
         """The parts of weights and moments that no step touches."""
         return [s.of(vector) for vector in (self._weights, *self._moments.values()) for s in self._step.idle]
+
+    def tensors(self) -> list[Tensor]:
+        """Everything on the device that steps are computed from."""
+        found = [self._inputs, self._targets, self._rows, self._keys, self._shares, self._start, self._weights]
+        found += [self._gradient, self._pull, self._sums, *self._moments.values(), *(kept for _, kept in self._kept)]
+        return found + [tensor for tensor in (self._factor, self._shift) if tensor is not None]
 
     def take(self, step: int) -> None:
         """One step of all who have so many. Nothing in it waits for the device."""
@@ -274,7 +312,7 @@ class _Cohort:
         rates = self._rates[step, now]
         if (rates == rates[0]).all():
             return float(rates[0])
-        return torch.from_numpy(rates).to(self._device, self._weights.dtype)[:, None]
+        return self._uploads.bring(torch.from_numpy(rates).to(self._weights.dtype))[:, None]
 
     def ended(self) -> list[tuple[Tensor, Done]]:
         """Where each ended, in the memory of the processor, with its moments written back."""
@@ -294,12 +332,12 @@ class _Cohort:
         return found
 
 
-def _together(vectors: Sequence[Tensor], device: torch.device) -> Tensor:
+def _together(vectors: Sequence[Tensor], uploads: Uploads) -> Tensor:
     """Vectors as the rows of a matrix on the device, [K, P]; one that all share is brought there once."""
     first = vectors[0]
     if all(vector is first for vector in vectors):
-        return first.to(device).expand(len(vectors), -1)
-    return torch.stack(list(vectors)).to(device)
+        return uploads.bring(first).expand(len(vectors), -1)
+    return uploads.bring(torch.stack(list(vectors)))
 
 
 def _taken(values: Tensor, rows: Tensor) -> Tensor:

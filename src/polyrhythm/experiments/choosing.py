@@ -10,7 +10,7 @@ from polyrhythm.engines.devices import device_of
 from polyrhythm.engines.repeating import repeated
 from polyrhythm.engines.selection import Chosen, Work, choose
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.experiments.execution import Execution
+from polyrhythm.experiments.execution import Execution, tf32_on_a_processor
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.first_batch import checked_on_first_batch
 from polyrhythm.models.probing import woken
@@ -29,6 +29,9 @@ def chosen_for(experiment: Experiment, execution: Execution) -> Chosen:
     parted = several or recipe.fills_places
     # Ray's workers compute on processors unless they have GPUs, and so does this process unless told otherwise.
     on_processors = execution.driver == "ray" and execution.gpus is None and execution.device == "auto"
+    device = CPU if on_processors else device_of(execution.device)
+    if execution.precision == "tf32" and device == CPU and execution.gpus is None:
+        raise tf32_on_a_processor()
     work = Work(
         module=module,
         task=experiment.aim,
@@ -36,7 +39,8 @@ def chosen_for(experiment: Experiment, execution: Execution) -> Chosen:
         recipe=recipe,
         largest=int(experiment.federation.sizes.max()),
         at_once=1 if parted else recipe.cohort,
-        device=CPU if on_processors else device_of(execution.device),
+        device=device,
+        precision=execution.precision,
     )
     chosen = choose(execution.engine, work) if execution.gpus is None else _for_gpus(work, execution.gpus)
     if chosen.engine.single_sample_fails:
@@ -50,7 +54,8 @@ def _for_gpus(work: Work, gpus: float) -> Chosen:
     """The engine for workers with GPUs, of which there is one."""
     chosen = choose("stacked", work)
     if chosen.kind == "stacked":
-        return dataclasses.replace(chosen, detail="GPUs of workers")
+        short = "" if work.precision == "float32" else f", {work.precision}"
+        return dataclasses.replace(chosen, detail=f"GPUs of workers{short}")
     raise UserError(
         f"gpus={gpus:g}, and the stacked engine cannot be used here: {chosen.why_not}",
         expected="work that it takes",

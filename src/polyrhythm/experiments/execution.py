@@ -42,6 +42,9 @@ class Execution(Settings):
         stack: how many visits the stacked engine takes at once. Of those that begin at once: None for all of them, and
             on Ray for as many as give each worker the same, which follows from `workers` and is in the record. A
             client's last bits may depend on it, and for the same `stack` not on who carries visits out.
+        precision: of the stacked engine's products. "float32"; "tf32", with 10 bits of mantissa, on a GPU; "bfloat16",
+            as torch's autocast does. Both are faster on a GPU made for them, and round coarsely. Weights, gradients and
+            whatever is measured stay float32.
         client_memory: how much of what clients remember is in memory, such as 1GiB; the rest is in files. Those of the
             clients that took part longest ago, and checkpoints only name them. "all" for no files. Changes no number.
         checkpoint: how often it writes down what it needs to go on after its process was killed. Changes no number.
@@ -58,6 +61,7 @@ class Execution(Settings):
     engine: kinds.Asked = "auto"
     device: Annotated[str, MinLen(1), Takes("auto, cpu, cuda, or cuda:1 for the second GPU")] = "auto"
     stack: Count | None = None
+    precision: kinds.Precision = "float32"
     client_memory: Annotated[str, Takes('an amount with its unit, such as "1 GiB", or "all"')] = "all"
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
 
@@ -144,6 +148,15 @@ def _check_engine(execution: Execution) -> None:
             why="Ray gives its workers no GPU that was not asked for: visits would be computed on processors",
             fix="gpus=1 for a GPU for each worker, or gpus=0.25 for four on one; or leave the device out",
         )
+    if execution.precision != "float32" and engine not in ("auto", "stacked"):
+        raise UserError(
+            f"precision={execution.precision} with engine={engine}",
+            expected="engine=stacked, or auto",
+            why=f"the {engine} engine computes in float32",
+            fix="engine=stacked, or leave precision out",
+        )
+    if execution.precision == "tf32" and device == "cpu":
+        raise tf32_on_a_processor()
     if engine not in ("auto", "stacked") and device not in ("auto", "cpu"):
         raise UserError(
             f"device={device} with engine={engine}",
@@ -151,6 +164,16 @@ def _check_engine(execution: Execution) -> None:
             why=f"the {engine} engine computes on the processor",
             fix="engine=stacked, or leave the device out",
         )
+
+
+def tf32_on_a_processor() -> UserError:
+    """What is wrong with asking a processor for what only GPUs compute in."""
+    return UserError(
+        "precision=tf32 on a processor",
+        expected="a GPU, or another precision",
+        why="only GPUs compute in TF32",
+        fix="precision=bfloat16, or leave precision out",
+    )
 
 
 def _check_memory(execution: Execution) -> None:
