@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from polyrhythm.base.errors import Mistakes, UserError
 from polyrhythm.experiments.prepared import prepare, what_and_how
 from polyrhythm.runs.json_text import to_json
+from polyrhythm.studies.definition import Judge
 from polyrhythm.studies.planning import Arm, CellMaker, Plan, in_words
 from polyrhythm.studies.space import Range, Setting
 
@@ -37,10 +39,19 @@ def check(plan: Plan) -> None:
     wrong.refuse()
 
 
-def _mistakes(make: CellMaker, setting: Setting, seed: int, *, judged: bool = False) -> tuple[UserError, ...]:
+def _mistakes(
+    make: CellMaker, setting: Setting, seed: int, *, judged: Judge | Literal[""] = ""
+) -> tuple[UserError, ...]:
     try:
         experiment, execution = what_and_how(make(setting, seed))
-        if judged and experiment.federation.validation is None:
+        if judged == "clients" and experiment.federation.local_tests is None:
+            raise UserError(
+                'a search by "clients", who have no tests of their own',
+                expected="local_test, too",
+                why="settings are chosen by what clients' models do on these",
+                fix="set local_test = 0.25",
+            )
+        if judged not in ("", "clients") and experiment.federation.validation is None:
             raise _no_validation()
         prepare(experiment, execution)  # builds the model, and checks it against the data
     except UserError as error:
@@ -62,7 +73,7 @@ def _of_arm(arm: Arm, *, alone: bool) -> Iterator[UserError]:
     settings = list(_corners(arm)) if known is None else known
     found: dict[str, tuple[UserError, list[int]]] = {}
     for number, setting in enumerate(settings):
-        for mistake in _mistakes(arm.make, setting, arm.search.seeds[0], judged=True):
+        for mistake in _mistakes(arm.make, setting, arm.search.seeds[0], judged=arm.search.by):
             found.setdefault(str(mistake), (mistake, []))[1].append(number)
     for mistake, numbers in found.values():
         place = ": ".join(filter(None, ("" if alone else arm.name, _place(arm, settings, numbers))))

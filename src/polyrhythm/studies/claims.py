@@ -11,14 +11,21 @@ from annotated_types import MinLen
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import Settings, Takes
 
-Measure = Literal["final", "best", "last10", "last20"]
+Measure = Literal["final", "best", "last10", "last20", "clients", "worst_tenth", "unseen"]
 MEASURES: Mapping[str, str] = {
     "final": "of the last evaluated version",
     "best": "of the best version, as the test set has it",
     "last10": "mean of the last 10 evaluated versions",
     "last20": "mean of the last 20 evaluated versions",
+    "clients": "of the model that each client uses in the end, mean over clients",
+    "worst_tenth": "of the model that each client uses in the end, mean over the worst tenth of clients",
+    "unseen": "of the model that each client uses which never trained, mean over these",
 }
 """What is read from a run as its result, in words."""
+
+OF_CLIENTS: Mapping[str, str] = {"clients": "{}_mean", "worst_tenth": "{}_worst_decile", "unseen": "unseen_{}_mean"}
+"""Those that are on clients' own tests, and what they are called in `VersionRecord.spread`: of the models of clients'
+own, and where they have none of the global one."""
 
 COSTS: Mapping[str, str] = {
     "cohort": "clients a round, mean",

@@ -20,6 +20,7 @@ PAPERS: Mapping[str, str] = {
     "client-centric": "Client-centric federated adaptive optimisation (arXiv 2501.09946)",
     "curriculum": "When do curricula work in federated learning? (ICCV 2023)",
     "ccfl": "CCFL: computationally customised federated learning (CC-FedAvg, IEEE IoT-J)",
+    "personal": "Personalised methods beside each other",
     "combinations": "Combinations that no paper tried",
 }
 SHORT: Mapping[str, str] = {
@@ -28,6 +29,7 @@ SHORT: Mapping[str, str] = {
     "client-centric": "Client-centric",
     "curriculum": "Curricula",
     "ccfl": "CCFL",
+    "personal": "Personalised",
     "combinations": "Combinations",
 }
 """The papers, as they are called in tables."""
@@ -36,7 +38,7 @@ SCALES = ("smoke", "quick", "paper")
 Scale = Literal["smoke", "quick", "paper"]
 Spread = Literal["seeds", "rounds of one run", "not said", "none"]
 Kind = Literal["grid", "random", "list", "tpe"]
-Judge = Literal["final", "best", "last20"]
+Judge = Literal["final", "best", "last20", "clients"]
 Make = Callable[[Setting, int], Planned]
 """Makes the experiment of a setting and a seed."""
 BATCH = 4
@@ -57,7 +59,9 @@ class Search(Settings):
         seeds: each setting is run with each of them, and judged by the mean.
         seed: decides all draws.
         by: the number that judges a run, of the headline metric on the validation data: "final", of its last version;
-            "best", of its best one; "last20", the mean of its last 20 evaluated ones.
+            "best", of its best one; "last20", the mean of its last 20 evaluated ones; or "clients", of the model that
+            each client uses in the end, on its own test, the mean over clients: of draws of the federation that no
+            compared run has.
         prune: versions after which a run may be stopped that is behind the median of the trials before; None for never.
         batch: how many trials are chosen at a time, from what all before them gave. It decides what "tpe" and `prune`
             know, and so results; the number of workers does not.
@@ -95,6 +99,13 @@ class Search(Settings):
                 expected="a number of trials" if self.trials is None else "no number of trials",
                 why="random and tpe could go on for ever; a grid and a list have as many as there are",
                 fix="add trials = 20" if self.trials is None else 'leave trials out, or use search = "random"',
+            )
+        if self.by == "clients" and self.prune is not None:
+            raise UserError(
+                f'by = "clients" with prune = {self.prune}',
+                expected="no prune",
+                why="what clients use in the end is measured of the last version alone",
+                fix="leave prune out, or judge by final",
             )
         if not self.seeds:
             raise UserError(
@@ -236,7 +247,7 @@ class Study:
 
     def __post_init__(self) -> None:
         wrong = Mistakes()
-        wrong.add(*_wrong_rows(self), *_unknown_names(self))
+        wrong.add(*_wrong_rows(self), *_unknown_names(self), *_same_clients(self))
         wrong.refuse()
 
     @property
@@ -247,7 +258,7 @@ class Study:
     @property
     def of_paper(self) -> bool:
         """Whether it repeats what a paper has done."""
-        return self.paper not in ("", "combinations")
+        return self.paper not in ("", "personal", "combinations")
 
     @property
     def own_scale(self) -> Scale:
@@ -292,6 +303,17 @@ def _wrong_rows(study: Study) -> Iterator[UserError]:
                 why="runs are called by study, row and trial, with slashes between",
                 fix="give another name",
             )
+
+
+def _same_clients(study: Study) -> Iterator[UserError]:
+    """A search that is judged by the clients' tests that would then be its result."""
+    if study.search is not None and study.search.by == "clients" and not study.seeds:
+        yield UserError(
+            f'{study.name}: by = "clients" with no seeds but the trials\'',
+            expected="other seeds for what is compared",
+            why="settings would be chosen by the tests that are then the result",
+            fix='fresh = "10-12" in [sweep]; in Python seeds=(10, 11, 12) beside those of the search',
+        )
 
 
 def _unknown_names(study: Study) -> Iterator[UserError]:

@@ -71,7 +71,7 @@ SEARCH = _table(
     {"search": "kind"},
     seeds=(Seeds | None, Field(None, description="of the trials: whole numbers, such as 0-2 or [0, 1]")),
     fresh=(Seeds | None, Field(None, description="of what is compared: whole numbers, such as 10-14 or [10, 11]")),
-    by=(Judge | None, Field(None, description="what judges a trial: final, best or last20")),
+    by=(Judge | None, Field(None, description="what judges a trial: final, best, last20 or clients")),
     rows=(Rows, Field({}, description="tables by row, each with its own space or settings")),
     methods=(Rows, Field({}, description="rows: tables that have keys of the experiment, too")),
 )

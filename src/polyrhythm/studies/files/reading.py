@@ -18,7 +18,7 @@ from polyrhythm.config.keys import OF_NO_NUMBER, TAKES
 from polyrhythm.config.layers import ConfigSource, layered, seeds_of
 from polyrhythm.config.lines import check_keys
 from polyrhythm.config.mistakes import explained
-from polyrhythm.studies.claims import Claim, Number
+from polyrhythm.studies.claims import OF_CLIENTS, Claim, Number
 from polyrhythm.studies.definition import PAPERS, SCALES, AtScale, Judge, Search, Study
 from polyrhythm.studies.files import refused
 from polyrhythm.studies.files.language import (
@@ -41,7 +41,13 @@ _CHECKED = ("reproduces", "claims", "expert_training")
 NOT_OURS = ("name", "out", "seed", "seeds", "track", "tracking", "driver", "workers", "address", "gpus")
 """Keys of an experiment that a cell cannot set: they are of the whole study, or decide no number."""
 _PROGRAMS = Path(__file__).parents[1] / "programs"
-_JUDGES: Mapping[str, Judge] = {"final": "final", "best": "best", "last10": "last20", "last20": "last20"}
+_JUDGES: Mapping[str, Judge] = {
+    "final": "final",
+    "best": "best",
+    "last10": "last20",
+    "last20": "last20",
+    **dict.fromkeys(OF_CLIENTS, "clients"),
+}
 
 
 def is_study(file: Path) -> bool:

@@ -7,9 +7,10 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from polyrhythm.results import Run
+from polyrhythm.runs.comparison import last_spread
 from polyrhythm.runs.costs import COSTS, Row, reached, score
 from polyrhythm.runs.result_rule import read
-from polyrhythm.studies.claims import MEASURES
+from polyrhythm.studies.claims import MEASURES, OF_CLIENTS
 
 _WINDOWS = {"final": 1, "last10": 10, "last20": 20}
 _TOTALS = {name: COSTS[name] for name in ("client_updates", "local_steps", "samples", "flops", "bytes")}
@@ -28,9 +29,23 @@ def result(rows: Sequence[Row], headline: str, measure: str) -> float | None:
         headline: the metric.
         measure: which number.
     """
+    if measure in OF_CLIENTS:
+        return of_clients(rows, measure)
     if measure == "best":
         return read(rows, headline, "best")
     return _last(rows, headline, _WINDOWS[measure])
+
+
+def of_clients(rows: Sequence[Row], measure: str) -> float | None:
+    """A number on clients' own tests, of the model that each uses: the global one where it has none of its own.
+
+    Args:
+        rows: the versions of a run.
+        measure: one of `OF_CLIENTS`.
+    """
+    last = last_spread([row for row in rows if row["version"] > 0])  # the initial model is no result
+    own, common = (OF_CLIENTS[measure].format(which) for which in ("personal", "global"))
+    return last.get(own, last.get(common))
 
 
 def _last(rows: Sequence[Row], headline: str, window: int) -> float | None:

@@ -14,7 +14,7 @@ from polyrhythm import __version__
 from polyrhythm.report.markdown import escaped, table
 from polyrhythm.results.tables import Table, rows
 from polyrhythm.runs.environment import library_versions, machine
-from polyrhythm.studies.claims import MEASURES
+from polyrhythm.studies.claims import MEASURES, OF_CLIENTS
 from polyrhythm.studies.definition import PAPERS, SHORT, Search
 from polyrhythm.studies.page.findings import Findings
 from polyrhythm.studies.planning import Plan, planned
@@ -155,8 +155,9 @@ def _how(plan: Plan, tuned: Mapping[str, Setting]) -> Iterator[str]:
     of = plan.of
     if of.program:
         return
+    where = "clients' own tests" if of.measure in OF_CLIENTS else "the test set"
     yield (
-        f"Result: {MEASURES[of.measure]}, on the test set. Our spread is over seeds, which share partition, initial "
+        f"Result: {MEASURES[of.measure]}, on {where}. Our spread is over seeds, which share partition, initial "
         "model and draws across rows: differences are paired."
     )
     if of.columns_are:
@@ -178,6 +179,11 @@ def _tried(search: Search) -> str:
         what = f"(seeds {seeds}; {escaped(grid or 'a grid of its own for each')})"
     else:
         what = f"(seeds {seeds}; search: {search.kind})"
+    if search.by == "clients":
+        return (
+            "Settings were chosen by the mean over clients on their own tests, in other draws of the federation than "
+            f"those compared, with as many trials for each row {what}."
+        )
     return f"Rates were chosen on held-out validation data, with as many trials for each row {what}."
 
 

@@ -240,7 +240,8 @@ class _Execution:
         trial, search = whose, self._arms[whose.arm].search
         if ending.run:
             trial.runs[job.seed] = ending.run
-        if (score := judged(ending.history, search.by)) is not None:
+        score = ending.of_clients if search.by == "clients" else judged(ending.history, search.by)
+        if score is not None:
             trial.scores[job.seed] = score
         if trial.over:  # another of its runs has failed before
             return
@@ -266,7 +267,7 @@ class _Execution:
         elif ending.state == "pruned":
             trial.state, trial.reason, trial.score = "pruned", ending.reason, score
         elif score is None:
-            trial.state, trial.reason = "failed", f"no score on the validation data (seed {seed})"
+            trial.state, trial.reason = "failed", f"no score to choose by (seed {seed})"
         elif len(trial.scores) == len(search.seeds):
             trial.state = "finished"
             trial.score = math.fsum(trial.scores[s] for s in search.seeds) / len(search.seeds)
@@ -323,7 +324,7 @@ def judged(history: searching.History, by: Judge) -> float | None:
         return None
     last = scores[-_WINDOW:]
     highest = max((score for score in scores if math.isfinite(score)), default=math.nan)
-    found = {"final": scores[-1], "best": highest, "last20": math.fsum(last) / len(last)}[by]
+    found = {"best": highest, "last20": math.fsum(last) / len(last)}.get(by, scores[-1])
     return found if math.isfinite(found) else None
 
 

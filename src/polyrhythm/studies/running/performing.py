@@ -16,6 +16,7 @@ from polyrhythm.experiments.resume import is_done
 from polyrhythm.experiments.run import Launch
 from polyrhythm.experiments.session import in_words
 from polyrhythm.results import Run
+from polyrhythm.runs.comparison import last_spread
 from polyrhythm.runs.database import FILE
 from polyrhythm.runs.observer import Enough, Observer
 from polyrhythm.runs.plan_row import digest_of
@@ -64,6 +65,7 @@ class Ending:
         reason: why it was pruned or failed.
         history: the validation score of every evaluated version.
         headline: the metric that this is.
+        of_clients: the mean over clients of the model that each uses in the end; None where they have no tests.
     """
 
     run: str = ""
@@ -71,6 +73,7 @@ class Ending:
     reason: str = ""
     history: Sequence[tuple[int, float]] = ()
     headline: str = ""
+    of_clients: float | None = None
 
 
 def perform(job: Job, make: Callable[[Setting, int], Planned], tell: Tell) -> Ending:
@@ -135,8 +138,10 @@ def _is_over(run: Run) -> bool:
 def _ending(run: Run) -> Ending:
     state: Literal["finished", "pruned"] = "finished" if run.status == "finished" else "pruned"
     reason = "" if state == "finished" else run.reason
-    history = history_of(run.versions, run.headline)
-    return Ending(run=run.id, state=state, reason=reason, history=history, headline=run.headline)
+    rows = run.versions
+    history, last = history_of(rows, run.headline), last_spread([row for row in rows if row["version"] > 0])
+    of_clients = last.get("personal_mean", last.get("global_mean"))
+    return Ending(run=run.id, state=state, reason=reason, history=history, headline=run.headline, of_clients=of_clients)
 
 
 def _keep(path: Path, error: Exception) -> None:
