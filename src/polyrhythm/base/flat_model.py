@@ -5,7 +5,8 @@ Rules of this file:
 - Each parameter's segment starts on a 64-byte boundary and the gaps are zero: some BLAS calls give other bits for
   data off a 16-byte boundary, so padding is what makes "the same weights" mean the same bits.
 - A parameter that the module holds twice (tied weights) has one segment.
-- Frozen parameters are not in the vector; they stay in the module and never travel.
+- Frozen parameters are not in the vector; they stay in the module and never travel. Those of the copy lie
+  where the module's do, so a large model of which little is trained is in memory once.
 - Buffers (BatchNorm statistics, counters) travel beside the vector, each in its own dtype.
 - Plain attributes that a pass changes do not travel: every visit begins with those of the module that was given.
 - If all trainable parameters share one dtype, so does the vector and the parameters are views into it. If they do not,
@@ -38,7 +39,8 @@ class FlatModel:
     """A private copy of a module whose trainable parameters are views into `weights` and grads into `gradient`.
 
     Args:
-        module: any module with at least one trainable floating-point parameter. It is copied, never changed.
+        module: any module with at least one trainable floating-point parameter. What learns is copied, never changed;
+            frozen parameters share its memory.
         device: where the copy and its vectors lie.
 
     Raises:
@@ -48,9 +50,10 @@ class FlatModel:
 
     def __init__(self, module: nn.Module, device: torch.device = CPU) -> None:
         _check(module)  # before the copy, which takes apart what shares memory
-        self.module = copy_of(module)
+        self.module = copy_of(module, one_base=device)
         if device != CPU:
             self.module.to(device)
+        self._base = frozenset(p.data_ptr() for p in self.module.parameters() if not p.requires_grad)
         named = _trainable(self.module)
         self._parameters = [p for _, p in named]
         self.layout = _layout(self.module, named)
@@ -190,8 +193,11 @@ class FlatModel:
         return () if len(used) == len(segments) else tuple(s for i, s in enumerate(segments) if gradients[i] is None)
 
     def state(self) -> dict[str, Tensor]:
-        """A copy of the module's whole state dict: trainable, frozen and tied parameters, and buffers."""
-        return {name: tensor.clone() for name, tensor in state_of(self.module).items()}
+        """The module's whole state dict: trainable, frozen and tied parameters, and buffers.
+
+        It is a copy but for what is frozen: of that it is the memory itself, which nobody changes.
+        """
+        return {n: t if t.data_ptr() in self._base else t.clone() for n, t in state_of(self.module).items()}
 
 
 def _another_buffer(module: str, slot: Slot, buffer: Tensor) -> UserError:

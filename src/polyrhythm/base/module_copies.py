@@ -7,10 +7,12 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.tensor_names import joined, named_parts
+from polyrhythm.base.vectors import ALIGNMENT
 
 Hooks = Mapping[str, tuple[Callable[[Tensor], Tensor | None], ...]]
 
@@ -30,14 +32,22 @@ def hang(hooks: Hooks, module: nn.Module) -> nn.Module:
     return module
 
 
-def copy_of(module: nn.Module) -> nn.Module:
+def copy_of(module: nn.Module, *, one_base: torch.device | None = None) -> nn.Module:
     """A deep copy, hooks on parameters included.
+
+    Args:
+        module: it.
+        one_base: where the copy is to compute; there its frozen parameters lie in the very memory of the module's, as
+            nobody changes them: all copies of a large model then take the memory of its trainable part. None copies
+            everything.
 
     Raises:
         UserError: it cannot be copied.
     """
     _refuse_computed(module)
     memo: dict[int, Any] = {}
+    if one_base is not None:  # in parameters of their own: what a pass thaws or replaces, it does in its copy
+        memo |= {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in _base(module, one_base)}
     try:
         # With the same memo: a hook that is a method of a part of the module becomes one of the copy's.
         return hang(copy.deepcopy(hooks_of(module), memo), copy.deepcopy(module, memo))
@@ -49,6 +59,16 @@ def copy_of(module: nn.Module) -> nn.Module:
             fix="give it before its first forward pass if it keeps activations as attributes; use "
             "torch.nn.utils.parametrizations in place of the old weight_norm",
         ) from error
+
+
+def _base(module: nn.Module, device: torch.device) -> list[nn.Parameter]:
+    """The frozen parameters that copies may share, as they lie where a copy of them would.
+
+    One off a border of 64 bytes, such as a part of a mapped file, is copied: kernels may give other bits there.
+    """
+    frozen = (p for p in module.parameters() if not p.requires_grad and p.device == device)
+    plain = (p for p in frozen if type(p) is nn.Parameter and p.layout is torch.strided)
+    return [p for p in plain if p.data_ptr() % ALIGNMENT == 0 and p.is_contiguous() and not p.is_inference()]
 
 
 def refuse_lazy(module: nn.Module) -> None:

@@ -20,6 +20,7 @@ from polyrhythm.base.attributes import attributes, changed_in, known, unregister
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.streams import generators, kept_generators, seeded_torch
 from polyrhythm.base.threads import one_thread
+from polyrhythm.base.unharmed import unharmed
 from polyrhythm.core.protocols import Opening
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
@@ -47,7 +48,7 @@ def repeated(engine: TorchEngine, samples: Samples, *, batch: int) -> tuple[str,
         return ()
     initial = engine.initial()
     trial = _Trial(engine, initial, samples, batch)
-    with one_thread(), kept_generators():
+    with one_thread(), kept_generators(), unharmed(engine.module):
         try:
             return trial.notices()
         finally:

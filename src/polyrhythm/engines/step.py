@@ -23,6 +23,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from polyrhythm.base.attributes import Attributes, attributes, changed_in
+from polyrhythm.base.module_copies import copy_of
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.base.vectors import Layout, Segment
 from polyrhythm.core.protocols import Job
@@ -80,7 +81,7 @@ class Step:
         self, module: nn.Module, task: Task, layout: Layout, weights: Tensor, samples: Samples, device: torch.device
     ) -> None:
         _check(module, task, layout)
-        self._module, self._task = copy.deepcopy(module).train().to(device), task
+        self._module, self._task = copy_of(module, one_base=device).train().to(device), task
         self._attributes = Attributes(self._module)
         self.used, self.idle = layout.segments, tuple[Segment, ...]()
         self.layers = self.kept = 0
@@ -100,7 +101,7 @@ class Step:
         """The same step on another device."""
         self._attributes.put_back()  # what a pass leaves behind is often nothing that can be copied
         other = copy.copy(self)
-        other._module = copy.deepcopy(self._module).to(device)
+        other._module = copy_of(self._module, one_base=device).to(device)
         other._attributes = Attributes(other._module)
         return other
 

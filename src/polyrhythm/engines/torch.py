@@ -63,7 +63,7 @@ class TorchEngine(LocalSteps):
 
     def given(self) -> nn.Module:
         """The module as it was given, as far as a visit does not load it anyway, and with parameters of their own."""
-        return copy_of(self._flat.twin().fresh().module)
+        return copy_of(self._flat.twin().fresh().module, one_base=CPU)
 
     def on(self, device: torch.device) -> TorchEngine:
         """The same with another place for models that are not in training."""

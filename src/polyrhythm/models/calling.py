@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.module_copies import copy_of
+from polyrhythm.base.vectors import CPU
 from polyrhythm.data.structured import Structure
 
 
@@ -72,7 +73,7 @@ def calls(module: nn.Module, structure: Structure) -> nn.Module:
         ) from None
     except ValueError:
         pass  # a forward that says nothing of what it takes
-    copied = copy_of(module)
+    copied = copy_of(module, one_base=CPU)
     copied.register_forward_pre_hook(Unpacking(structure), with_kwargs=True)
     copied.register_forward_hook(Reading())
     return copied
@@ -80,7 +81,7 @@ def calls(module: nn.Module, structure: Structure) -> nn.Module:
 
 def reads(module: nn.Module) -> nn.Module:
     """A copy of a model that gives its outputs alone."""
-    copied = copy_of(module)
+    copied = copy_of(module, one_base=CPU)
     copied.register_forward_hook(Reading())
     return copied
 

@@ -18,6 +18,7 @@ from torch.utils.flop_counter import flop_registry
 
 from polyrhythm.base.module_copies import copy_of
 from polyrhythm.base.streams import seeded_torch
+from polyrhythm.base.vectors import CPU
 
 
 @final
@@ -50,7 +51,7 @@ def count(model: nn.Module, inputs: Tensor, loss: Callable[[Tensor], Tensor]) ->
         inputs: a small batch, 2 samples or more if the model normalises over the batch. [B, *shape]
         loss: from the model's outputs to a scalar, e.g. `lambda outputs: task.loss(outputs, targets)`.
     """
-    replica = copy_of(model).to("cpu").train()
+    replica = copy_of(model, one_base=CPU).to(CPU).train()
     batch = inputs.detach().to("cpu")
     with seeded_torch(0, "init", "flops"):
         with torch.no_grad(), _Counter() as forward:

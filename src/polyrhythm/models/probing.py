@@ -9,6 +9,8 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.module_copies import copy_of, refuse_lazy
 from polyrhythm.base.streams import kept_generators, seeded_torch
 from polyrhythm.base.tensor_names import named_parts, state_of
+from polyrhythm.base.unharmed import unharmed
+from polyrhythm.base.vectors import CPU
 from polyrhythm.models.calling import outputs_in, structure_taken
 
 
@@ -35,11 +37,11 @@ def probed(model: nn.Module, inputs: Tensor) -> tuple[Tensor, str]:
     """
     kind = type(model).__name__
     refuse_lazy(model)
-    replica = copy_of(model)
+    replica = copy_of(model, one_base=CPU)
     _refuse_other_values(model, replica)
     replica.eval()
     try:
-        with torch.enable_grad(), kept_generators(), seeded_torch(0, "init", "probe"):
+        with torch.enable_grad(), kept_generators(), seeded_torch(0, "init", "probe"), unharmed(replica):
             found = replica(inputs)
     except UserError:
         raise
@@ -82,7 +84,7 @@ def woken(model: nn.Module) -> tuple[str, ...]:
     """The parts of a model in training mode that are in evaluation mode, and do not stay so in training."""
     if not model.training or all(part.training for part in model.modules()):
         return ()
-    trained = dict(named_parts(copy_of(model).train()))
+    trained = dict(named_parts(copy_of(model, one_base=CPU).train()))
     return tuple(name for name, part in named_parts(model) if not part.training and trained[name].training)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.module_copies import copy_of
+from polyrhythm.base.vectors import CPU
 from polyrhythm.models.probing import output_shape
 
 Reader = Callable[[nn.Module, tuple[Any, ...], Any], Any]
@@ -121,7 +122,7 @@ def output_layer(module: nn.Module, inputs: Tensor) -> str:
         UserError: no nn.Linear runs, or the model cannot be run on these samples.
     """
     ran: list[str] = []
-    replica = copy_of(module)
+    replica = copy_of(module, one_base=CPU)
     for name, layer in replica.named_modules():
         if isinstance(layer, nn.Linear):
             layer.register_forward_hook(lambda *_, name=name: ran.append(name))

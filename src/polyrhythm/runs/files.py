@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -36,9 +37,40 @@ def write_whole(path: Path, content: bytes | Iterable[bytes | memoryview], *, du
 
 def safetensors_bytes(state: Mapping[str, Tensor], about: Mapping[str, str]) -> bytes:
     """A state dict as a safetensors file. Names that share memory are written one by one, so each loads by its name."""
-    from safetensors.torch import save
+    return b"".join(safetensors_pieces(state, about))
 
-    return save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}, dict(about))
+
+def safetensors_pieces(state: Mapping[str, Tensor], about: Mapping[str, str]) -> list[bytes | memoryview]:
+    """The same in pieces, which are the tensors' own memory as far as it can be: a large model is not copied.
+
+    The library makes three copies of a state dict to write it, so the file's head is made here.
+    """
+    from polyrhythm.base.vectors import content_of
+
+    tensors = {name: tensor.detach().cpu() for name, tensor in state.items()}
+    kinds = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in tensors.items()}
+    if not kinds.keys() or not _KINDS.keys() >= set(kinds.values()):
+        from safetensors.torch import save
+
+        return [save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}, dict(about))]
+    # Widest numbers first, so that each tensor begins where such a number may.
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    head: dict[str, object] = {"__metadata__": dict(about)} if about else {}
+    end = 0
+    for name in order:
+        begin, end = end, end + tensors[name].numel() * tensors[name].element_size()
+        shape = list(tensors[name].shape)
+        head[name] = {"dtype": _KINDS[kinds[name]], "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(head, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little"), text, *(content_of(tensors[name]) for name in order)]
+
+
+_KINDS = {
+    **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"},
+    **{"int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"},
+}
+"""What a safetensors file calls torch's types."""
 
 
 def sync_folder(folder: Path) -> None:

@@ -15,7 +15,7 @@ from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.database_writer import Cut, Writer
 from polyrhythm.runs.disk_faults import PATIENCE, Patience, is_full
-from polyrhythm.runs.files import safetensors_bytes, write_whole
+from polyrhythm.runs.files import safetensors_pieces, write_whole
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.plan_row import digest_of, row_of
 from polyrhythm.runs.records import (
@@ -109,7 +109,7 @@ class Recorder(Observer):
         self._writer: Writer | None = None
         self._lock: IO[bytes] | None = None
         self._best = Best("")
-        self._best_file: bytes | None = None
+        self._best_file: list[bytes | memoryview] | None = None
         self._headline = ""
         self._model: ModelView | None = None
         self._version = 0
@@ -240,8 +240,8 @@ class Recorder(Observer):
         if said := about_loss(record):
             self._note(said)
         if self._best.improves(record):
-            # As bytes, since the driver may go on to change the tensors; on disk at the next commit.
-            self._best_file = safetensors_bytes(model(), self._about_best())
+            # On disk at the next commit; what the driver goes on to change is copied in it.
+            self._best_file = safetensors_pieces(model(), self._about_best())
         if self._opened().add(record):
             self._write_best()
 
@@ -269,7 +269,8 @@ class Recorder(Observer):
         if not self._opened().commit(durable=True):
             return
         self._write_best()
-        best, file = self.path / "best.safetensors", self._best_file
+        best, unwritten = self.path / "best.safetensors", self._best_file
+        file = None if unwritten is None else b"".join(unwritten)
         try:
             if file is None and self._best.version is not None:
                 file = best.read_bytes()
@@ -291,7 +292,7 @@ class Recorder(Observer):
                 time.sleep(_PAUSE)
             if self._model is not None:
                 about = {"run_id": self.run_id, "version": str(self._version)}
-                content = safetensors_bytes(self._model(), about)
+                content = safetensors_pieces(self._model(), about)
                 while not self._write("final.safetensors", content):
                     time.sleep(_PAUSE)
             if status == "finished":
@@ -352,7 +353,7 @@ class Recorder(Observer):
             self._best_file = None
         return True
 
-    def _write(self, name: str, content: bytes) -> bool:
+    def _write(self, name: str, content: bytes | Sequence[bytes | memoryview]) -> bool:
         """Writes a file; false if the disk is full, which may pass.
 
         Raises:

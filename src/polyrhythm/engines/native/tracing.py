@@ -8,7 +8,6 @@ changes, draws or computes meanwhile speaks against the lists.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
@@ -19,7 +18,9 @@ from torch.nn.modules import module as of_all
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from polyrhythm.base.attributes import attributes, changed_in
+from polyrhythm.base.module_copies import copy_of
 from polyrhythm.base.streams import generators, seeded_torch
+from polyrhythm.base.vectors import CPU
 from polyrhythm.engines.unsupported import Unlike, Unsupported
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -81,7 +82,7 @@ def traces(module: nn.Module) -> Iterator[tuple[Pass, nn.Module, fx.Graph]]:
         Unsupported: the module cannot be traced.
         Unlike: the operations are not all that it does.
     """
-    replica = copy.deepcopy(module)
+    replica = copy_of(module, one_base=CPU)
     for way in PASSES:
         replica.train(way.training)
         before = attributes(replica)
