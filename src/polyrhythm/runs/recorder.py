@@ -15,7 +15,7 @@ from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.database_writer import Cut, Writer
 from polyrhythm.runs.disk_faults import PATIENCE, Patience, is_full
-from polyrhythm.runs.files import safetensors_pieces, write_whole
+from polyrhythm.runs.files import safetensors_bytes, safetensors_pieces, write_whole
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.plan_row import digest_of, row_of
 from polyrhythm.runs.records import (
@@ -109,7 +109,7 @@ class Recorder(Observer):
         self._writer: Writer | None = None
         self._lock: IO[bytes] | None = None
         self._best = Best("")
-        self._best_file: list[bytes | memoryview] | None = None
+        self._best_file: bytes | None = None
         self._headline = ""
         self._model: ModelView | None = None
         self._version = 0
@@ -240,8 +240,8 @@ class Recorder(Observer):
         if said := about_loss(record):
             self._note(said)
         if self._best.improves(record):
-            # On disk at the next commit; what the driver goes on to change is copied in it.
-            self._best_file = safetensors_pieces(model(), self._about_best())
+            # As bytes, since the driver may go on to change the tensors; on disk at the next commit.
+            self._best_file = safetensors_bytes(model(), self._about_best())
         if self._opened().add(record):
             self._write_best()
 
@@ -269,8 +269,7 @@ class Recorder(Observer):
         if not self._opened().commit(durable=True):
             return
         self._write_best()
-        best, unwritten = self.path / "best.safetensors", self._best_file
-        file = None if unwritten is None else b"".join(unwritten)
+        best, file = self.path / "best.safetensors", self._best_file
         try:
             if file is None and self._best.version is not None:
                 file = best.read_bytes()
