@@ -58,6 +58,12 @@ def example(kind: Task, samples: int) -> tuple[Tensor, Tensor]:
         return outputs, torch.randint(7, (samples,), generator=generator)
     if isinstance(kind, MultiLabel):
         return outputs, (torch.rand(samples, 7, generator=generator) < 0.3).float()
+    if kind.name == "next_token":
+        outputs = torch.randn(samples, 5, 7, generator=generator)
+        targets = torch.randint(7, (samples, 5), generator=generator)
+        targets[torch.rand(samples, 5, generator=generator) < 0.3] = -100
+        targets[:, 1] = 3  # somebody is asked something
+        return outputs, targets
     return outputs, 3 + torch.randn(samples, 7, generator=generator)
 
 

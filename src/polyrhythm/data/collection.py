@@ -17,7 +17,7 @@ from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples
 from polyrhythm.data.structured import Shape, Structure
 
-Task = Literal["classification", "multilabel", "next_character", "regression"]
+Task = Literal["classification", "multilabel", "next_character", "next_token", "regression"]
 
 
 @final
@@ -27,7 +27,7 @@ class Collection:
 
     Args:
         name: short name, shown in plans and figures.
-        task: "classification", "multilabel", "next_character" or "regression".
+        task: "classification", "multilabel", "next_character", "next_token" or "regression".
         classes: the original labels as text, in order of class number; () for regression.
         train: what clients learn from.
         test: what the global model is tested on; never trained or chosen on.
@@ -97,6 +97,8 @@ class Collection:
         if self.classes:
             return len(self.classes)
         targets = self.train.targets
+        if self.task == "next_token":
+            return 1 + max(int(part.targets.max()) for part in (self.train, self.test) if part.targets.numel())
         return 1 if targets.dim() == 1 else int(targets.shape[1])
 
     def __repr__(self) -> str:
@@ -142,6 +144,12 @@ class Collection:
                     f"{part} targets of {targets.dtype} and shape {tuple(targets.shape)}",
                     f"float32 [{len(samples)}, {len(self.classes)}], 1 for each tag that a sample has",
                 )
+        elif self.task == "next_token":
+            if targets.dim() != 2 or targets.dtype != torch.int64:
+                raise self._mismatch(
+                    f"{part} targets of {targets.dtype} and shape {tuple(targets.shape)}",
+                    f"int64 tokens [{len(samples)}, places]",
+                )
         elif targets.dtype != torch.float32 or not bool(torch.isfinite(targets).all()):
             raise self._mismatch(f"{part} targets of {targets.dtype} with missing values", "finite float32 numbers")
 
@@ -164,6 +172,7 @@ _ASKED_FOR = {
     "classification": ("class", "classes"),
     "next_character": ("character", "characters"),
     "multilabel": ("label", "labels"),
+    "next_token": ("token", "tokens"),
 }
 _MOST_NAMES = 12
 

@@ -187,6 +187,8 @@ class Federation:
     def outputs(self) -> int:
         """How many numbers a model must give for a sample."""
         targets = self.train.targets
+        if self.task == "next_token":
+            return 1 + max(int(part.targets.max()) for part in (self.train, self.test) if part.targets.numel())
         return len(self.classes) or (1 if targets.dim() == 1 else int(targets.shape[1]))
 
     def trained(self) -> Tensor:

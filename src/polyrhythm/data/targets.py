@@ -4,6 +4,7 @@
 - Floats are numbers to predict, unless they are whole and of at most 50 values: then they are class numbers that
   something, such as a column with an empty cell, has made floats.
 - Rows of 0 and 1 [n, C] are tags. Rows with exactly one 1 may be either, and rows of shares as well: they are refused.
+- Rows of tokens [n, L], −100 where nothing is asked, only where the task next_token is named.
 - All other rows of numbers [n, d] are d numbers to predict.
 
 A task that is named is taken at its word, and what cannot be it is refused. Near a border, a note says what was taken.
@@ -29,7 +30,7 @@ MOST_WHOLE_FLOATS = 50  # values of whole floats that are still class numbers
 MANY = 50  # classes from which on a note is due, however many samples each has
 FEW_EACH = 10  # samples a class below which a note is due, where there are more than as many classes
 _LEFT_OUT = -100  # what torch's losses leave out
-_TASKS = ("classification", "multilabel", "regression")
+_TASKS = ("classification", "multilabel", "next_token", "regression")
 
 
 class Meaning(NamedTuple):
@@ -92,6 +93,8 @@ def meaning_of(
     values = np.concatenate([train, test])
     kind = task_of(values, task, named=classes is not None)
     notes = () if task is not None or classes is not None else tuple(_notes(kind, values))
+    if kind == "next_token":
+        return _of_tokens(values)
     if kind == "regression":
         if values.dtype.kind not in "buif":
             raise _unfit(kind, values, "numbers, [n] or [n, d]")
@@ -195,6 +198,47 @@ def _of_one_hot(values: np.ndarray, classes: Sequence[object] | None) -> Meaning
             fix="name all classes, in the order of the columns",
         )
     return Meaning("classification", names, lambda raw: torch.from_numpy(np.argmax(raw, axis=1).astype(np.int64)))
+
+
+def _of_tokens(values: np.ndarray) -> Meaning:
+    """Rows of tokens, which are no classes: a model's vocabulary is its own."""
+    if values.ndim != 2 or values.dtype.kind not in "iu":
+        raise _unfit("next_token", values, "whole numbers [n, L], tokens of one text a row")
+    odd = values[(values < 0) & (values != _LEFT_OUT)]
+    if len(odd):
+        raise UserError(
+            f"token {int(odd[0])} in the targets",
+            expected=f"tokens from 0 on, or {_LEFT_OUT} where nothing is asked",
+            why="tokens are numbers of a model's outputs",
+            fix="make them with the model's own tokenizer",
+        )
+    silent = int((values[:, 1:] == _LEFT_OUT).all(axis=1).sum())
+    notes = (f"{silent:,} of {len(values):,} texts have no answer token: nothing is learnt of them",) if silent else ()
+    return Meaning("next_token", (), lambda raw: torch.from_numpy(raw.astype(np.int64)), notes)
+
+
+def padded_rows(*parts: Any) -> list[Any]:
+    """Texts of different lengths as rows of one length, filled up with −100; what holds no rows as it is."""
+    rows = [part if _are_rows(part) else None for part in parts]
+    longest = max((len(row) for part in rows if part is not None for row in part), default=0)
+    return [part if found is None else _filled(found, longest) for part, found in zip(parts, rows, strict=True)]
+
+
+def _are_rows(values: Any) -> bool:
+    held = isinstance(values, (list, tuple, np.ndarray, Tensor)) and len(values) > 0
+    return held and all(
+        hasattr(row, "__len__") and not isinstance(row, (str, bytes)) and np.ndim(row) for row in values
+    )
+
+
+def _filled(rows: Sequence[Any], longest: int) -> np.ndarray:
+    found = np.full((len(rows), longest), _LEFT_OUT, dtype=np.int64)
+    for place, row in enumerate(rows):
+        tokens = np.asarray(row)
+        if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
+            raise _unfit("next_token", tokens, "whole numbers, tokens of one text a row")
+        found[place, : len(tokens)] = tokens
+    return found
 
 
 def _notes(kind: str, values: np.ndarray) -> list[str]:

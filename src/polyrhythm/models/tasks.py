@@ -17,6 +17,7 @@ from polyrhythm.base.settings import Decay, Positive, Takes
 from polyrhythm.models import metrics as by_name
 from polyrhythm.models.metrics import ClassMetric, OwnMetric, name_of
 from polyrhythm.models.multilabel import MultiLabel
+from polyrhythm.models.next_token import NextToken
 from polyrhythm.models.regression import Regression
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
@@ -194,14 +195,17 @@ class NextCharacter(Task):
 
 _SPREAD = {"accuracy", "class_accuracy"}  # there in any case, or under several names
 
-TASKS: dict[str, type[Task]] = {cls.name: cls for cls in (Classification, MultiLabel, NextCharacter, Regression)}
+TASKS: dict[str, type[Task]] = {
+    cls.name: cls for cls in (Classification, MultiLabel, NextCharacter, NextToken, Regression)
+}
 
 
 def task(name: str, /, **settings: Any) -> Task:
     """The task of that name: a loss to train on, and the metrics by which a model is judged.
 
     Args:
-        name: classification, multilabel, next_character or regression; the one that the data's targets are for.
+        name: classification, multilabel, next_character, next_token or regression; the one that the data's
+            targets are for.
         settings: of that task.
 
     Raises:

@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from polyrhythm.base.consent import Trust
 from polyrhythm.base.errors import UserError
@@ -24,7 +25,7 @@ from polyrhythm.data.labels import ClassLabels, as_text
 from polyrhythm.data.preprocessing import Preprocessing, frozen
 from polyrhythm.data.sources.several import rows_of
 from polyrhythm.data.structured import Structure
-from polyrhythm.data.targets import as_targets, column, is_one_hot
+from polyrhythm.data.targets import as_targets, column, is_one_hot, padded_rows
 from polyrhythm.models.building import build
 from polyrhythm.models.calling import call
 from polyrhythm.models.catalogue import Builder, find
@@ -141,7 +142,11 @@ def outputs_of(use: Use, module: nn.Module, inputs: Tensor) -> Tensor:
     with one_thread(), torch.no_grad(), seeded_torch(0, "measure", "predict"):
         try:
             batches = (inputs[i : i + BATCH] for i in range(0, len(inputs), BATCH))
-            return torch.cat([call(module, batch, use.structure) for batch in batches])
+            found = [call(module, batch, use.structure) for batch in batches]
+            if use.task.name == "next_token":  # of which each batch has the places of its longest text
+                most = max(outputs.shape[1] for outputs in found)
+                found = [functional.pad(outputs, (0, 0, 0, most - outputs.shape[1])) for outputs in found]
+            return torch.cat(found)
         except RuntimeError as error:
             what = f"inputs of {inputs.dtype}" if use.structure is None else ", ".join(use.structure.words)
             raise UserError(
@@ -199,6 +204,8 @@ def predictions(use: Use, outputs: Tensor, *, probabilities: bool) -> np.ndarray
     if kind == "multilabel":
         shares = outputs.sigmoid()
         return shares.float().numpy() if probabilities else (shares > 0.5).numpy()
+    if kind == "next_token":  # at every place of a text
+        return (outputs.softmax(dim=2) if probabilities else outputs.argmax(dim=2)).numpy()
     outputs = outputs[:, -1] if outputs.dim() == 3 else outputs
     if probabilities:
         return outputs.softmax(dim=1).float().numpy()
@@ -291,6 +298,8 @@ def _amounts(values: np.ndarray) -> np.ndarray:
 
 
 def _targets(use: Use, targets: Any) -> Tensor:
+    if use.task.name == "next_token":
+        return torch.from_numpy(padded_rows(targets)[0]).long()
     given = as_targets(targets)
     if not use.classes or use.task.name == "multilabel":
         return torch.as_tensor(_amounts(given).astype(np.float32))

@@ -22,7 +22,7 @@ from polyrhythm.data.sources.images import channels_in_front
 from polyrhythm.data.sources.scaling import SCALED, in_float32
 from polyrhythm.data.sources.several import Packing, are_several, no_scaling, packed, structure_of_items
 from polyrhythm.data.structured import Padding, Structure
-from polyrhythm.data.targets import as_targets, column, meaning_of, strata
+from polyrhythm.data.targets import as_targets, column, meaning_of, padded_rows, strata
 from polyrhythm.data.transforms import Augmentation, RandomCrop, RandomFlip
 
 Arrays = tuple[Any, Any]
@@ -55,9 +55,11 @@ def arrays(
 
     Args:
         inputs: one row a sample; or several such arrays, in a mapping or a tuple; or sequences of different lengths.
-        targets: classes (integers or text), 0/1 tags [n, C], or floats.
+        targets: classes (integers or text), 0/1 tags [n, C], or floats; for next_token tokens, a list of them for each
+            text or [n, L], −100 where nothing is asked.
         test: (inputs, targets) to test on, or a share to hold out, spread over the classes, the same for every seed.
-        task: "classification", "multilabel" or "regression"; None goes by the targets.
+        task: "classification", "multilabel", "next_token" or "regression"; None goes by the targets, and takes
+            none for tokens.
         classes: the labels in the order of class numbers; None sorts those that occur.
         scaling: "none", or "train" for zero mean and unit variance of each channel or feature over the training
             samples of all clients together (which a real federation would have to compute first).
@@ -81,6 +83,9 @@ def arrays(
         inputs, test, structure = packed(inputs, test, padding)
         if scaling != "none" or augment:
             raise no_scaling("scaling" if scaling != "none" else "augment")
+    if task == "next_token":
+        targets, *others = padded_rows(targets, *([test[1]] if isinstance(test, (tuple, list)) else []))
+        test = (test[0], others[0]) if isinstance(test, (tuple, list)) and others else test
     x, y = as_inputs(inputs), as_targets(targets)
     check_lengths(len(x), len(y))
     keys = columns_of(columns, len(x))
