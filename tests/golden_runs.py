@@ -211,11 +211,6 @@ def layers(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), 12), nn.ReLU(), nn.Linear(12, outputs))
 
 
-def exits(shape: tuple[int, ...], outputs: int) -> nn.Module:
-    """Three small layers with an exit behind each."""
-    return pr.models.build("mlp-exits", shape, outputs, hidden=(12, 12, 8))
-
-
 DEFAULTS: Mapping[str, Any] = {
     "federation": blobs,
     "model": "logistic",
@@ -245,7 +240,6 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "centralised": {"recipe": pr.centralised(epochs=1, batch=10, momentum=0.9)},
     "clustered_sampling": {"recipe": pr.clustered_sampling(**SMALL)},
     "curriculum_fl": {"recipe": pr.curriculum_fl(**SMALL)},
-    "depthfl": {"recipe": pr.depthfl(**SMALL, depth=(1, 2, 3)), "model": exits},
     "divfl": {"recipe": pr.divfl(**SMALL)},
     "f3ast": {"recipe": pr.f3ast(**SMALL, beta=0.2), "fleet": COMES_AND_GOES, "rounds": 6},
     "fadas": {"recipe": pr.fadas(concurrency=4, buffer=1, epochs=1, batch=5), "fleet": TIERS, "rounds": 10},
@@ -277,7 +271,6 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "lg_fedavg": {"recipe": pr.lg_fedavg(**SMALL), "federation": held_out, "model": layers},
     "federated_dropout": {"recipe": pr.federated_dropout(**SMALL, ratio=0.5), "model": layers},
     "fedrolex": {"recipe": pr.fedrolex(**SMALL, ratio=(1.0, 0.5)), "model": layers},
-    "fiarse": {"recipe": pr.fiarse(**SMALL, ratio=(1.0, 0.5, 0.25)), "model": layers},
     "heterofl": {"recipe": pr.heterofl(**SMALL, ratio=(1.0, 0.5, 0.25)), "model": layers},
     "local_only": {"recipe": pr.local_only(cohort=6, epochs=1, batch=5), "federation": held_out},
     "mifa": {"recipe": pr.mifa(**SMALL)},
@@ -412,16 +405,6 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "random_epochs": {"recipe": BASE | pr.parts.random_epochs(epochs=2, spread=1)},
     "random_resize": {"recipe": BASE | pr.parts.random_resize(up=0.5, down=0.5)},
     "rate_sampling": {"recipe": BASE | pr.parts.rate_sampling(beta=0.5), "rounds": 6},
-    "largest_weights": {
-        "model": Normalised,
-        "recipe": BUFFERED | pr.parts.largest_weights(ratio=(1.0, 0.4)),
-        "fleet": TIERS,
-    },
-    "depth_prefix": {
-        "model": exits,
-        "recipe": BUFFERED | pr.parts.depth_prefix(depth=(1, 3), distillation=0.5, ramp=2),
-        "fleet": TIERS,
-    },
     "random_width": {
         "recipe": BASE | pr.parts.random_width(ratio=(1.0, 0.5), shared=True) | pr.parts.server_adam(),
         "model": layers,
@@ -445,6 +428,11 @@ PARTS: Mapping[str, dict[str, Any]] = {
         "rounds": 6,
     },
     "poisson": {"recipe": BASE | pr.parts.poisson(cohort=1), "rounds": 6},
+    "secagg": {
+        "recipe": BASE | pr.parts.uniform(cohort=5) | pr.parts.secagg(limit=4.0),
+        "fleet": TIERS | pr.fleet.Faults(secagg_dropout=(0.05, 0.05, 0.1, 0.1)),
+        "rounds": 6,
+    },
     "server_momentum": {"recipe": BASE | pr.parts.server_momentum()},
     "server_sgd": {"recipe": BASE | pr.parts.server_sgd(lr=0.5)},
     "server_yogi": {"recipe": BASE | pr.parts.server_yogi()},
@@ -535,7 +523,6 @@ PARTITIONS: Mapping[str, pr.data.Partition] = {
 MODELS: Mapping[str, dict[str, Any]] = {
     "logistic": {"federation": digits},
     "multilabel-logistic": {"federation": tags},
-    "mlp-exits": {},
     "mlp": {"engine": "auto", "recipe": pr.fedavg(cohort=3, epochs=1, batch=10)},
     "ccfl-mlp": {},
     "lenet5": {"federation": images, "engine": "native"},
@@ -553,7 +540,7 @@ SLOW = {"model resnet9"}
 """Runs that take longer than a second."""
 QUICK_TO_KILL = {"recipe scaffold", "rolling, coming and going", "all kinds of faults"}
 """Of those that are killed, which takes a process each, the ones that are always tried."""
-TOO_LARGE = {"alexnet", "vgg11", "resnet18", "resnet18-exits", "resnet50"}
+TOO_LARGE = {"alexnet", "vgg11", "resnet18", "resnet50"}
 """Models that take seconds to make and to step; their layers are those of others."""
 
 OTHERS: Mapping[str, dict[str, Any]] = {
@@ -733,23 +720,20 @@ def runs() -> Mapping[str, Golden]:
 
 NODES = (
     *("recipe fedavg", "recipe optimal_sampling", "recipe scaffold", "part compress_int8"),
-    *("recipe fedrolex", "part width_prefix", "recipe fedrep", "recipe fiarse", "recipe depthfl"),
+    *("recipe fedrolex", "part width_prefix", "recipe fedrep"),
 )
 WAYS: Mapping[str, tuple[str, ...]] = {
     "in processes": (
         *("recipe fedrolex", "part random_width", "widths in the native engine"),
-        *("part largest_weights", "part depth_prefix"),
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe moon", "recipe alt", "part curriculum"),
         *("part compress_top_k", "part partial_work", "all kinds of faults", "native engine"),
         *("recipe optimal_sampling", "recipe fedlalr", "recipe fedrep", "part personal_copy", "part personal_layers"),
         *("recipe apfl", "part meta_step", "part moreau_envelope"),
-        "part dp",
+        *("part dp", "part secagg"),
     ),
     "in threads": ("widths in the native engine", "native engine", "native engine, rolling", "model lenet5"),
     "on Ray": (
         "recipe fedrolex",
-        "recipe fiarse",
-        "recipe depthfl",
         "recipe scaffold",
         "recipe fedbuff",
         "recipe alt",
@@ -757,17 +741,17 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         "part curriculum",
         "recipe fedrep",
         "recipe pfedme",
-        "part dp",
+        *("part dp", "part secagg"),
     ),
     "killed and resumed": (
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe mifa", "recipe oort", "recipe alt"),
-        *("widths, batch normalisation", "part largest_weights", "part depth_prefix"),
+        "widths, batch normalisation",
         *("rolling, coming and going", "all kinds of faults", "memories in files", "optimisers that are kept"),
         *("part compress_int8", "part client_curriculum", "batch normalisation", "recipe f3ast", "recipe divfl"),
         *("recipe fedawe", "recipe optimal_sampling", "recipe refl"),
         *("recipe fedrep", "part personal_copy", "part personal_layers"),
         *("recipe apfl", "recipe per_fedavg", "part moreau_envelope"),
-        *("part dp", "hidden clients that come and go"),
+        *("part dp", "hidden clients that come and go", "part secagg"),
     ),
     "stopped and resumed": (
         *("recipe scaffold", "recipe fedasync", "recipe tifl", "recipe fedcl", "part on_arrival", "part deadline"),
@@ -776,11 +760,11 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     ),
     "finished and extended": ("recipe fedavg", "recipe feddyn", "recipe fedbuff", "part server_adam", "part dp"),
     "replayed": (
-        *("recipe heterofl", "part rolling_window", "part largest_weights", "recipe depthfl"),
+        *("recipe heterofl", "part rolling_window"),
         *("recipe fedavg", "recipe scaffold", "recipe fedbuff", "recipe afl", "recipe mifa", "all kinds of faults"),
         *("recipe f3ast", "recipe divfl", "recipe fedawe", "recipe optimal_sampling"),
         *("rolling, coming and going", "a deadline, faults and over-selection", "part compress_top_k"),
-        *("part dp", "part poisson", "hidden clients that come and go"),
+        *("part dp", "part poisson", "hidden clients that come and go", "part secagg"),
     ),
     "verified": (
         "recipe ccfl",

@@ -13,6 +13,8 @@ neutral defaults: engines, estimates and a real federation's server decide by th
   `BatchView`, `Lens`, `Progress`, `Packed`, `Fault`.
 - What a part does to the privacy of clients, `privacy` of its class: `INSIDE`, `AFTER`, or another `PrivacyEffect`; a
   part that says nothing is refused with `dp`.
+- What becomes of it where the server knows only the sum of updates, `in_sums` of its class: `BLIND`, `ONLY_FACTS`, or
+  another `SumEffect`; a part that looks at reports and says nothing is refused with `secagg`.
 - Annotations of settings: `Positive`, `NonNegative`, `Count`, `Fraction`, `Decay`.
 - Tools: `weighted_sum` over a fixed tree; `stream` and `torch_generator` for draws with a name; `to_train`;
   `UserError`.
@@ -42,6 +44,7 @@ from polyrhythm.methods.participation.critical_periods import Detector
 from polyrhythm.methods.privacy.effects import AFTER, INSIDE, PrivacyEffect
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import ReleaseContext, ReleaseModifier, ReleasePolicy
+from polyrhythm.methods.secure_sum.effects import BLIND, ONLY_FACTS, SumEffect
 from polyrhythm.methods.server_step import ServerStep
 from polyrhythm.methods.weighing import Scaling, Sharing
 from polyrhythm.methods.work.base import Plan, Stop, Substitute, Work, WorkModifier
@@ -49,7 +52,9 @@ from polyrhythm.methods.work.budgets import Budgets
 
 __all__ = [
     "AFTER",
+    "BLIND",
     "INSIDE",
+    "ONLY_FACTS",
     "BatchView",
     "Budgets",
     "Compression",
@@ -97,6 +102,7 @@ __all__ = [
     "Stop",
     "Substitute",
     "SubstituteKind",
+    "SumEffect",
     "UserError",
     "Visit",
     "Work",

@@ -1,8 +1,6 @@
 """Every part that can be piped onto a recipe, under the name it has in TOML and on the command line."""
 
 from polyrhythm.methods.capacity.base import Whole as whole
-from polyrhythm.methods.capacity.depth_prefix import DepthPrefix as depth_prefix
-from polyrhythm.methods.capacity.largest_weights import LargestWeights as largest_weights
 from polyrhythm.methods.capacity.random_width import RandomWidth as random_width
 from polyrhythm.methods.capacity.rolling_window import RollingWindow as rolling_window
 from polyrhythm.methods.capacity.width_prefix import WidthPrefix as width_prefix
@@ -71,6 +69,7 @@ from polyrhythm.methods.release.robust import Median as median
 from polyrhythm.methods.release.robust import TrimmedMean as trimmed_mean
 from polyrhythm.methods.release.stale_updates import StaleUpdates as stale_updates
 from polyrhythm.methods.release.unlike_updates import UnlikeUpdates as unlike_updates
+from polyrhythm.methods.secure_sum.secagg import Secagg as secagg
 from polyrhythm.methods.server_step import Adagrad as server_adagrad
 from polyrhythm.methods.server_step import Adam as server_adam
 from polyrhythm.methods.server_step import AMSGrad as server_amsgrad
@@ -114,7 +113,6 @@ __all__ = [
     "curriculum",
     "deadline",
     "delay_adaptive_step",
-    "depth_prefix",
     "diverse_sampling",
     "dp",
     "dynamic_regularisation",
@@ -126,7 +124,6 @@ __all__ = [
     "from_current",
     "geometric_median",
     "global_model",
-    "largest_weights",
     "last_models",
     "last_received",
     "last_updates",
@@ -161,6 +158,7 @@ __all__ = [
     "rolling",
     "rolling_window",
     "sampled_staleness",
+    "secagg",
     "server_adagrad",
     "server_adam",
     "server_amsgrad",

@@ -25,6 +25,8 @@ from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, Deadline, MinReports, OverSelect, TimeOut, WhenAll
 from polyrhythm.methods.release.differential_privacy import Dp
 from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, TrimmedMean
+from polyrhythm.methods.secure_sum.effects import NEEDS_SINGLE
+from polyrhythm.methods.secure_sum.secagg import Secagg
 from polyrhythm.methods.weighing import Equal, PerStep, Staleness
 from polyrhythm.methods.work.base import Epochs
 from polyrhythm.methods.work.budgets import Listed
@@ -94,6 +96,37 @@ def test_no_combination_is_private_by_silence() -> None:
             found[law_of(hidden)] += 1
     assert found["refused"]
     assert found.keys() & LAWS
+    assert not found["silent"]
+
+
+def _in_a_sum(choice: Choice) -> Recipe | str:
+    """A combination whose single updates are hidden; or what its refusal is: in words, of its own, or silent."""
+    made = recipe(choice)
+    if isinstance(made, UserError):
+        return "impossible"
+    try:
+        return (made | Secagg(limit=100.0)).whole()
+    except UserError as refused:
+        known = NEEDS_SINGLE in str(refused) or "secagg" in refused.found
+        return "refused" if known else "silent"
+
+
+def test_no_pair_of_answers_looks_at_single_updates_by_silence() -> None:
+    """Hidden in a sum, each runs its three versions, or is refused in the words of whichever part looks."""
+    found, places = Counter[str](), list(enumerate(ANSWERS))
+    for i, (slot, answers) in enumerate(places):
+        for other_slot, others in places[i + 1 :]:
+            for a, b in itertools.product(range(len(answers)), range(len(others))):
+                choice = [0] * len(ANSWERS)
+                choice[slot], choice[other_slot] = a, b
+                hidden = _in_a_sum(tuple(choice))
+                found["runs" if isinstance(hidden, Recipe) else hidden] += 1
+                if isinstance(hidden, Recipe):
+                    assert not any(part.under_secagg().refused for part in hidden.parts())
+                    if found["runs"] % 40 == 0:
+                        assert travel(hidden, "perceptron").finite, told(tuple(choice))
+    assert found["refused"] > 500
+    assert found["runs"] > 300
     assert not found["silent"]
 
 

@@ -25,6 +25,7 @@ from polyrhythm.methods.participation.rolling import OnArrival, Rolling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, Deadline
 from polyrhythm.methods.release.last_updates import LastUpdates as KeepsAll
+from polyrhythm.methods.secure_sum.secagg import Secagg
 from polyrhythm.methods.server_step import Adam
 from polyrhythm.runs import encoding
 from polyrhythm.simulation.event_queue import Agenda, DriverState
@@ -52,6 +53,10 @@ CASES: dict[str, tuple[Recipe, Fleet]] = {
     "movements": (ccfl(cohort=3, epochs=1, batch=4), Fleet(devices=PACES)),
     "the last of everybody": (mifa(cohort=3, epochs=1, batch=4), Fleet(devices=PACES)),
     "a deadline": (ROUND | Deadline(seconds=1.0), Fleet(devices=PACES, links=FixedLinks(latency=0.1))),
+    "sums under masks": (
+        fedavg(cohort=5, epochs=1, batch=4) | Secagg(limit=4.0),
+        Fleet(devices=PACES, faults=Faults(secagg_dropout=(0.05, 0.05, 0.1, 0.1))),
+    ),
     "batteries": (ROUND, Fleet(devices=PACES, energy=Energy(battery=2.0, charging=0.05, joules_per_byte=0.002))),
     "broken devices": (ROLL, Fleet(devices=PACES, faults=Faults(dropout=0.2, crash=0.3, downtime=2.0))),
     "spoiled, doubled and stray reports": (

@@ -444,8 +444,6 @@ REFUSED = {
         "fedlalr",
         "refl",
         "heterofl",
-        "fiarse",
-        "depthfl",
         "fedrolex",
         "federated_dropout",
     ),

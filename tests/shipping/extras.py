@@ -101,6 +101,7 @@ FEATURES = {
     "ray": Feature(command=("run", "--driver", "ray", "--workers", "1", *SHORT)),
     "sweep": Feature(command=("study", "tune.toml", "--workers", "1"), files=study),
     "privacy": Feature(command=("run", *SHORT[:3], "fedavg(cohort=2, epochs=1) | equal | dp", *SHORT[4:])),
+    "secagg": Feature(command=("run", "--clients", "4", "--method", "fedavg(cohort=3, epochs=1) | secagg", *SHORT[4:])),
     "ui": Feature(command=("ui",)),
     "tensorboard": Feature(command=("run", "--track", "tensorboard", *SHORT), makes="runs/tensorboard/**/events*"),
     "mlflow": Feature(command=("run", "--track", "mlflow", *SHORT), makes="runs/mlflow/**/mlflow.db"),

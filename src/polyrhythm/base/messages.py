@@ -131,8 +131,13 @@ class Report:
 
     @cached
     def norm(self) -> float | None:
-        """Euclidean length of the update: one read of it, whoever asks first. No finite number if any in it is none."""
-        return None if self.update is None else torch.linalg.vector_norm(self.update).item()
+        """Euclidean length of the update: one read of it, whoever asks first. No finite number if any in it is none.
+
+        None where nobody can know it: there is none, or it is whole numbers under a mask.
+        """
+        if self.update is None or not self.update.is_floating_point():
+            return None
+        return float(torch.linalg.vector_norm(self.update))
 
     def heard(self, *, after: float, at: float) -> Report:
         """The same report with its duration and the time of its arrival."""
@@ -204,6 +209,15 @@ class Roster(Protocol):
 
     def all(self) -> tuple[int, ...]:
         """Every eligible client, in order. O(population): only for policies that must see everybody."""
+
+    def unmask(self, version: int, clients: tuple[int, ...], masked: np.ndarray) -> np.ndarray | None:
+        """The sum of what clients sent under masks without these; None where too few of them help.
+
+        Args:
+            version: that they were invited for.
+            clients: whose vectors are in the sum, in order.
+            masked: the sum modulo 2^32, uint32; not changed.
+        """
 
 
 @final

@@ -42,6 +42,7 @@ Purpose = Literal[
     "measure",
     "capacity",
     "noise",
+    "secagg",
 ]
 
 

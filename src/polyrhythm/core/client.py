@@ -18,6 +18,7 @@ from polyrhythm.core.personal import model_at
 from polyrhythm.core.portions import Narrowed, narrowed
 from polyrhythm.core.protocols import ClientData, Done, Engine, takes_jobs
 from polyrhythm.core.reports import rehearsed, report_on
+from polyrhythm.core.sealing import sealed
 from polyrhythm.core.training import Result, Training, Visiting
 from polyrhythm.core.visit_plan import VisitPlan, plan_visit
 from polyrhythm.methods.mechanism import Model, Setup
@@ -86,7 +87,9 @@ def visiting(
         assignment = replace_unchecked(assignment, weights=model.weights, buffers=model.buffers)
         return state, measured(recipe, assignment, data, engine, plan)
     trained, report = yield from Training(recipe, setup, state, assignment, data, engine, plan).run()
-    return (trained, report) if assignment.kind == "train" else (state, rehearsed(assignment, report))
+    if assignment.kind != "train":
+        return state, rehearsed(assignment, report)
+    return trained, sealed(recipe, setup, engine.layout, assignment, report)
 
 
 def _with_a_part(recipe: Recipe, part: Narrowed, data: ClientData, plan: VisitPlan) -> Result:

@@ -18,6 +18,7 @@ from polyrhythm.base.messages import Arrived, Assignment, Event, Fault, Lost, Re
 from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.core.readiness import Readiness
 from polyrhythm.core.server_state import Flight, Record, Released, ServerDecision, ServerState, Verdict
+from polyrhythm.core.sums import with_cohort
 from polyrhythm.core.validation import before_use, nothing_of, of_no_use, on_arrival, unasked
 from polyrhythm.core.versions import Versions
 from polyrhythm.methods.mechanism import Setup
@@ -93,7 +94,7 @@ class Server:
         # Once all that were measured have answered, participation knows what it waited for, and is asked first.
         measured = measuring and not state.measuring
         if not measured and (readiness.ready(state, event) or (state.refused and readiness.hopeless(state, roster))):
-            state, released = self.versions.step(state, event.time)
+            state, released = self.versions.step(state, event.time, roster)
             if self.over(state):
                 return new_unchecked(ServerDecision, state=state, released=released, verdict=verdict)
         fills, idle = recipe.fills_places, not (state.training or state.measuring)
@@ -106,7 +107,7 @@ class Server:
         occasion = () if whole else ("dispatch", state.dispatched)
         turn = self._invite(state, roster, event, occasion, released, verdict)
         if released is None and not turn.assignments and readiness.stuck(turn.state, event, roster):
-            state, released = self.versions.step(turn.state, event.time)
+            state, released = self.versions.step(turn.state, event.time, roster)
             if self.over(state):
                 return new_unchecked(ServerDecision, state=state, released=released, verdict=verdict)
             turn = self._invite(state, roster, event, (), released, verdict)
@@ -200,6 +201,8 @@ class Server:
                     samples=invitation.samples,
                 )
             )
+        if recipe.sums_only:
+            parts = with_cohort(recipe, parts, assignments)
         state = replace_unchecked(
             state,
             parts=parts,
@@ -233,7 +236,10 @@ class Server:
         if wrong is None and not silent:
             wrong = before_use(recipe, setup, self.layout, state.parts, report, state.buffers)
         # Refused, it would change who else is in a version, by what the client's data are.
-        hidden = wrong is not None and recipe.releasing.private and of_no_use(wrong.kind)
+        hides = (
+            recipe.releasing.private and not recipe.sums_only
+        )  # where only a client knows its update, it sends zeros
+        hidden = wrong is not None and hides and of_no_use(wrong.kind)
         report = nothing_of(report, self.layout) if hidden else report
         parts, heard = state.parts, wrong is None and not silent
         if heard and (accepting := recipe.overriding("accept")):

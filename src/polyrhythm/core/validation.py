@@ -23,6 +23,7 @@ from torch import Tensor
 from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.messages import Fault, Kind, Report, State
 from polyrhythm.base.vectors import Buffers, Layout, Slot, all_finite, content_of, first_non_finite, has_length
+from polyrhythm.core.sealing import misfit, refused
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.recipe import Recipe
 
@@ -99,6 +100,8 @@ def before_use(
         report: the answer.
         before: the server's buffers: what is not finite there, as in a mask of attention, may stay so.
     """
+    if recipe.sums_only:
+        return refused(report) or misfit(recipe, layout, report) or _miscounted(report) or _endless_facts(report)
     found = misshapen(layout, report) or _miscounted(report) or _not_finite(layout, report, before)
     if found is None:
         for key, mechanism in recipe.overriding("refuses"):
@@ -160,8 +163,8 @@ def _not_finite(layout: Layout, report: Report, before: Buffers) -> Fault | None
         if name := first_non_finite(layout, report.update):
             return Fault("not_finite", f"{NOT_FINITE} in the update of {name}")
         return Fault("too_far", f"an update whose length is no number in {layout.dtype}")
-    if not math.isfinite(report.travel + report.rate + report.pull):
-        return Fault("not_finite", f"{NOT_FINITE} in travel, rate or pull")
+    if (fault := _endless_facts(report)) is not None:
+        return fault
     for slot, buffer, known in zip(layout.buffers, report.buffers, before, strict=False):
         if not _has_length(buffer):
             new = buffer[~((buffer == known) | (buffer.isnan() & known.isnan()))]
@@ -173,6 +176,12 @@ def _not_finite(layout: Layout, report: Report, before: Buffers) -> Fault | None
                 if fault := _endless(tensor, f"{key}'s {what}"):
                     return fault
     return None
+
+
+def _endless_facts(report: Report) -> Fault | None:
+    if math.isfinite(report.travel + report.rate + report.pull):
+        return None
+    return Fault("not_finite", f"{NOT_FINITE} in travel, rate or pull")
 
 
 def _endless(tensor: Tensor, what: str) -> Fault | None:

@@ -15,13 +15,14 @@ from torch import Tensor
 
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.frozen import new_unchecked, replace_unchecked
-from polyrhythm.base.messages import Facts, Report, State
+from polyrhythm.base.messages import Facts, Report, Roster, State
 from polyrhythm.base.portions import Portion
 from polyrhythm.base.sums import combine_buffers
 from polyrhythm.base.vectors import Buffers, Layout, first_non_finite
 from polyrhythm.core.portions import kept_state, mean_of_held, over_holders, portion_of
 from polyrhythm.core.readiness import given_up
 from polyrhythm.core.server_state import Released, ServerState
+from polyrhythm.core.sums import Opened, counted, noted, opened
 from polyrhythm.core.validation import NOT_FINITE
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.recipe import Recipe
@@ -46,19 +47,33 @@ class Versions:
     setup: Setup
     layout: Layout
 
-    def step(self, state: ServerState, now: float) -> tuple[ServerState, Released]:
+    def step(self, state: ServerState, now: float, roster: Roster) -> tuple[ServerState, Released]:
         """The version after `state`, of all that waits there.
+
+        Args:
+            state: as it was.
+            now: seconds since the run began.
+            roster: helps to read a sum.
 
         Raises:
             RunFailed: every update had to be dropped, or the step gave no finite number.
         """
         reports = tuple(sorted(state.waiting, key=lambda r: r.dispatch))
         state, refused = self._close(state)
+        recipe, sum_ = self.recipe, None
+        if recipe.sums_only:
+            sum_ = opened(recipe, self.setup, self.layout, roster, state.version, reports)
+            parts = noted(recipe, self.setup, self.layout, state.parts, len(reports))
+            state, reports = replace_unchecked(state, parts=parts), sum_.reports
         settled = replace_unchecked(
             state, version=state.version + 1, waiting=(), refused=(), resting=(), began=now, invited=0
         )
         settled = replace_unchecked(settled, past=still_needed(settled))
         skipped, normalised, facts = self._counted(state, reports, refused)
+        if sum_ is not None and sum_.total is None:
+            skipped = sum_.why
+            if not self.recipe.releasing.private:
+                return settled, Released(version=settled.version, release=None, refused=refused, note=skipped)
         private = self.recipe.releasing.private
         if not reports and not private:
             if refused and all(reason.startswith(NOT_FINITE) for _, reason in refused):
@@ -72,6 +87,8 @@ class Versions:
             # What is known of clients goes on from the visits that they had accepted, also where no step comes of them:
             # else c would no longer be the mean of all c_i.
             release = self._release(state, reports, facts, normalised or [0.0] * len(reports))
+            if sum_ is not None:
+                release = self._summed(release, sum_, facts)
             if self.recipe.regime == "local":
                 return settled, Released(version=settled.version, release=release, refused=refused)
             parts, stepped, buffers, held_back = self._taken(state, release, skipped)
@@ -152,17 +169,18 @@ class Versions:
             weights=state.weights,
             bases=tuple(state.past[r.version] for r in reports) if "base" in self.recipe.needs() else (),
             rate=self.recipe.rate(state.version, self.setup.total_rounds),
-            portions=self._portions(state, reports),
+            portions=self._portions(reports),
         )
 
-    def _portions(self, state: ServerState, reports: tuple[Report, ...]) -> tuple[Portion | None, ...]:
+    def _summed(self, release: Release, sum_: Opened, facts: list[Facts]) -> Release:
+        """The release with the sum in place of what is in it; of zeros where it cannot be read: no step is taken."""
+        divided = counted(self.recipe, self.setup, facts, release.shares)
+        total = self.layout.zeros().double() if sum_.total is None else sum_.total
+        return replace_unchecked(release, total=total, counted=divided or 1.0)
+
+    def _portions(self, reports: tuple[Report, ...]) -> tuple[Portion | None, ...]:
         """What each client held; empty if all held all of the model."""
-        if self.recipe.capacity.whole:
-            return ()
-        remembers = "base" in self.recipe.needs()
-        sent = [state.past[report.version] if remembers else state.weights for report in reports]
-        pairs = zip(reports, sent, strict=True)
-        found = tuple(portion_of(self.recipe, self.setup, report, weights) for report, weights in pairs)
+        found = tuple(portion_of(self.recipe, self.setup, report) for report in reports)
         return found if any(portion is not None for portion in found) else ()
 
     def _taken(

@@ -24,6 +24,7 @@ from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.resume import same_experiment
 from polyrhythm.experiments.run import Launch
 from polyrhythm.fleet import Fleet
+from polyrhythm.methods.secure_sum.summands import part_of
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.records import Plan
 from polyrhythm.simulation.cost_meter import Meter
@@ -160,6 +161,13 @@ def check(experiment: Experiment) -> None:
             why="the noise of dp follows from the seed, which every node's configuration has: whoever knows it can "
             "take the noise away",
             fix="run it in the simulation, or leave dp out",
+        )
+    if recipe.sums_only and not part_of(recipe).real:
+        raise UserError(
+            f"{recipe.title} in a real federation",
+            expected="secagg with real=true",
+            why="without masks nodes would send their updates bare",
+            fix="leave real=false out",
         )
     if not recipe.participation.invites:
         raise UserError(

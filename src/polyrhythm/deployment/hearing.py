@@ -14,6 +14,7 @@ from typing import final
 
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.vectors import Layout, first_non_finite
+from polyrhythm.core.sealing import misfit, refused
 from polyrhythm.core.validation import checksum, misshapen
 from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Malformed, shown
 from polyrhythm.methods.mechanism import Need, Setup
@@ -129,7 +130,9 @@ class Hearing:
         known = frozenset[str]().union(*(part.substitutes for _, part in self._recipe.of(OfWork)))
         if report.substitute and report.substitute not in known:
             raise Malformed(f"a {report.substitute} instead of training, which the recipe has no client send")
-        if self._sends_none(report):
+        if self._recipe.sums_only:
+            self._check_masked(report)
+        elif self._sends_none(report):
             if report.update is not None:
                 raise Malformed(f"an update beside its {report.substitute}, which is none of its own")
         elif fault := misshapen(self._layout, report):
@@ -141,6 +144,17 @@ class Hearing:
         parts = {(segment.offset, segment.size) for segment in self._layout.segments}
         if not parts.issuperset(report.idle):
             raise Malformed("idle parts that are no parameters")
+
+    def _check_masked(self, report: Report) -> None:
+        if report.loss is not None or report.measures:
+            raise Malformed("a loss or measures beside a masked update")
+        none = report.substitute == "silence" or refused(report) is not None
+        if report.extras and refused(report) is None:
+            raise Malformed("more than a masked update")
+        if none and report.update is not None:
+            raise Malformed("a masked update beside word that there is none")
+        if not none and (fault := misfit(self._recipe, self._layout, report)):
+            raise Malformed(f"what does not fit: {fault.words}", fault.kind)
 
     def _sends_none(self, report: Report) -> bool:
         """Whether no update goes with a substitute: it is silence, or a movement that the server keeps."""

@@ -13,6 +13,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.faults import FaultKind
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.data.schema import Schema
+from polyrhythm.deployment.sum_messages import MOST_NEIGHBOURS, Keys, Shares, SumAnswer, SumQuestion, Unmask
 
 LONGEST_NAME = 10_000
 """Characters of one text that a message names something by, at most."""
@@ -112,6 +113,7 @@ class Order:
         keep: the visits whose states the server may come back to, after it was killed; the node forgets all others.
         scaling: float64 [2, features], the server's means and standard deviations, where inputs are scaled by such.
         assignment: what to do.
+        senders, letters: whose letters come with it, and these, where single updates are hidden in a sum.
     """
 
     run: str
@@ -121,6 +123,8 @@ class Order:
     keep: tuple[int, ...]
     scaling: Tensor | None = None
     assignment: Assignment
+    senders: tuple[int, ...] = ()
+    letters: bytes | None = None
 
 
 @final
@@ -139,9 +143,11 @@ class Answer:
     run: str = ""
 
 
-Message = Greeting | Present | Refusal | Order | Answer
+Message = Greeting | Present | Refusal | Order | Answer | SumQuestion | SumAnswer
 _WHOLE, _NUMBER, _TEXT = (int,), (int, float), (str,)
 _NONE = type(None)
+_QUESTION: Mapping[str, tuple[type, ...]] = {"run": _TEXT, "version": _WHOLE, "client": _WHOLE, "recipe": _TEXT}
+_CLIENTS = ("senders", "neighbours", "summed", "missing", "clients")
 _FIELDS: Mapping[type, Mapping[str, tuple[type, ...]]] = {
     Greeting: {
         **dict.fromkeys(("recipe", "title", "layout"), _TEXT),
@@ -157,6 +163,14 @@ _FIELDS: Mapping[type, Mapping[str, tuple[type, ...]]] = {
     Order: {
         **dict.fromkeys(("seed", "population", "eligible"), _WHOLE),
         **{"run": _TEXT, "keep": (tuple,), "assignment": (Assignment,), "scaling": (Tensor, _NONE)},
+        **{"senders": (tuple,), "letters": (bytes, _NONE)},
+    },
+    Keys: _QUESTION,
+    Shares: {**_QUESTION, "neighbours": (tuple,), "keys": (bytes,), "threshold": _WHOLE},
+    Unmask: {**_QUESTION, "summed": (tuple,), "missing": (tuple,)},
+    SumAnswer: {
+        **{"run": _TEXT, "version": _WHOLE, "client": _WHOLE, "stage": _WHOLE},
+        **{"clients": (tuple,), "content": (bytes,), "seeds": _WHOLE},
     },
     Answer: {"seconds": _NUMBER, "report": (Report,), "run": _TEXT},
     Assignment: {
@@ -193,6 +207,8 @@ def check_fields(value: Any) -> None:
             raise Malformed(f"{name} of a {kind.__name__} is {shown(repr(given), 40)}, none of {words}")
         if name != "seed" and not _sized(given):
             raise Malformed(f"{name} of a {kind.__name__} is too large: {shown(repr(given), 40)}")
+        if name in _CLIENTS and not _clients(given):
+            raise Malformed(f"{name} of a {kind.__name__} that are no distinct clients")
     if isinstance(value, Order):
         if not all(type(visit) is int for visit in value.keep):
             raise Malformed("keep of an Order holds something else than visits")
@@ -207,6 +223,14 @@ def check_fields(value: Any) -> None:
         _check_schema(value)
     elif isinstance(value, (Assignment, Report)):
         _check_contents(value)
+
+
+def _clients(given: Any) -> bool:
+    """Whether these are the numbers of some clients, each once."""
+    whole = len(given) <= MOST_NEIGHBOURS and all(
+        type(client) is int and 0 <= client < MOST_COUNTED for client in given
+    )
+    return whole and len(set(given)) == len(given)
 
 
 def _sized(value: Any) -> bool:

@@ -32,6 +32,7 @@ from polyrhythm.data.transforms import Normalise
 from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Greeting, Order, Present, Refusal
 from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.deployment.shared_part import SharedPart
+from polyrhythm.deployment.sum_messages import SumAnswer, SumQuestion
 from polyrhythm.deployment.wire import Parcel, pack, unpack
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
@@ -78,13 +79,13 @@ def with_own_data(experiment: Experiment, collection: Collection, asked: Greetin
     return dataclasses.replace(experiment, federation=federation)
 
 
-def understood(parcel: Parcel) -> Greeting | Order:
+def understood(parcel: Parcel) -> Greeting | Order | SumQuestion:
     """What a server asks in a message.
 
     Raises:
         Malformed: it is no message of a server's.
     """
-    return unpack(parcel, Greeting, Order)
+    return unpack(parcel, Greeting, Order, SumQuestion)
 
 
 def _server_scaling(asked: Greeting | Order) -> Normalise | None:
@@ -132,15 +133,20 @@ class Node:
         """
         return self.answer(understood(parcel))
 
-    def answer(self, message: Greeting | Order) -> Parcel:
+    def answer(self, message: Greeting | Order | SumQuestion) -> Parcel:
         """The answer to what was in a message; a refusal in words to what cannot be done."""
+        answer: Present | SumAnswer | Answer
         try:
-            answer = self._present(message) if isinstance(message, Greeting) else self._carry_out(message)
+            if isinstance(message, SumQuestion):
+                answer = self._for_a_sum(message)
+            else:
+                answer = self._present(message) if isinstance(message, Greeting) else self._carry_out(message)
         except UserError as error:
             return pack(
                 Refusal(client=self._client, found=error.found, expected=error.expected, why=error.why, fix=error.fix)
             )
-        packed = isinstance(answer, Answer) and answer.report.packed is not None
+        packs = not self._prepared.recipe.sums_only  # what is masked looks like chance
+        packed = packs and isinstance(answer, Answer) and answer.report.packed is not None
         if isinstance(answer, Answer):
             answer = dataclasses.replace(answer, report=self._shared.answered(answer.report))
         return pack(answer, spans_of(self._shared.layout) if packed else None)
@@ -193,6 +199,8 @@ class Node:
         of = prepared.recipe, setup, state, assignment, self._data(), engine
         with one_thread():
             state, report = work(*of, plan_visit(*of, kept.pace()))
+        if prepared.recipe.sums_only:
+            report = kept.sums.masked(order, report)
         if self._change is not None and report.kind == "train":
             report = self._change(report)
         if assignment.kind == "train":
@@ -201,6 +209,18 @@ class Node:
         if report.fresh:
             kept.took(seconds, report.samples + report.gradient_samples + report.forward_samples / 3)
         return Answer(seconds=seconds, report=report, run=order.run)
+
+    def _for_a_sum(self, question: SumQuestion) -> SumAnswer:
+        recipe = self._prepared.recipe
+        if question.client != self._client or question.recipe != recipe.digest or not recipe.sums_only:
+            raise UserError(
+                f"client {self._client} was asked for a sum of client {question.client}, of another recipe or of one "
+                "without secagg",
+                expected="a question to itself, in a recipe that hides single updates",
+                why="what it would send belongs to nothing that it does",
+                fix="start server and nodes from the same experiment",
+            )
+        return NodeStore(self._store, question.run, self._client).sums.answer(question)
 
     def _check_order(self, order: Order) -> None:
         """Refuses work that is not this client's, or that no server of the same experiment gives out."""

@@ -15,6 +15,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.input_file import json_of
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.forecast import Pace
+from polyrhythm.deployment.node_sums import NodeSums
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.runs.encoding import Codec
 from polyrhythm.runs.files import write_whole
@@ -45,6 +46,7 @@ class NodeStore:
                 why="the node would remember it elsewhere",
                 fix="take orders only from a server that you trust",
             )
+        self._run = run
         self._client, self._folder = client, folder / run / f"client-{client}"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -55,6 +57,11 @@ class NodeStore:
                 why="what a client remembers from visit to visit is kept there",
                 fix="""give another one to the node: --node-config 'store="/a/folder" …'""",
             ) from error
+
+    @property
+    def sums(self) -> NodeSums:
+        """The client's end of secure aggregation, in the same folder."""
+        return NodeSums(self._folder, self._client, self._run)
 
     def state(self, visit: int) -> ClientState:
         """The client's state after a visit; the first one before any.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import torch
@@ -24,6 +24,7 @@ from polyrhythm.deployment.messages import Answer, Malformed, Order, Refusal, sh
 from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.registry import TRIES, Nodes, Reply, Tell, Transport, pause_before
 from polyrhythm.deployment.shared_part import SharedPart
+from polyrhythm.deployment.sums import Mail
 from polyrhythm.deployment.wire import Parcel, Sums, pack, unpack
 
 LOOK = 1.0
@@ -37,7 +38,8 @@ LONG = 300.0
 class Out:
     """A visit that is out: sent at `started`, in `message`; None while its node is away, since `away`.
 
-    It was sent in vain `tries` times, and is not sent again before `again`. When it has taken `long` that is said.
+    Where single updates are hidden, `mail` is what neighbours have written to its client, by sender. It was sent in
+    vain `tries` times, and is not sent again before `again`. When it has taken `long` that is said.
     """
 
     assignment: Assignment
@@ -47,6 +49,7 @@ class Out:
     tries: int = 0
     again: float = 0.0
     long: float = LONG
+    mail: Mapping[int, bytes] = field(default_factory=dict)
 
 
 @final
@@ -127,9 +130,9 @@ class Outstanding:
         self._out |= {out.assignment.dispatch: out for out in outs}
         self._push([out for out in outs if not flights[out.assignment.dispatch].given_up], now)
 
-    def send(self, assignments: Iterable[Assignment], now: float) -> None:
-        """Sends visits to their nodes."""
-        outs = [Out(assignment, now) for assignment in assignments]
+    def send(self, assignments: Iterable[Assignment], now: float, mail: Mail = {}) -> None:  # noqa: B006  # not changed
+        """Sends visits to their nodes, with the letters that there are for each client."""
+        outs = [Out(assignment, now, mail=mail.get(assignment.client, {})) for assignment in assignments]
         self._out |= {out.assignment.dispatch: out for out in outs}
         self._push(outs, now)
 
@@ -141,14 +144,15 @@ class Outstanding:
             if node is None:
                 out.message, out.away = None, now if out.away is None else out.away
                 continue
-            letters.append((node, pack(self._order(out.assignment), sums=sums)))
+            letters.append((node, pack(self._order(out), sums=sums)))
             sent.append(out)
         if letters:
             for message, out in zip(self._transport.push(letters), sent, strict=True):
                 out.message = message
                 self._messages[message] = out.assignment.dispatch
 
-    def _order(self, assignment: Assignment) -> Order:
+    def _order(self, out: Out) -> Order:
+        assignment = out.assignment
         client, setup = assignment.client, self._server.setup
         keep = {points[client].accepted for points in self._points if client in points}
         return Order(
@@ -159,6 +163,8 @@ class Outstanding:
             keep=tuple(sorted(keep)),
             assignment=self._shared.sent(assignment),
             scaling=self._scaling,
+            senders=tuple(out.mail),
+            letters=b"".join(out.mail.values()) if out.mail else None,
         )
 
     def hear(self, now: Callable[[], float]) -> list[Heard]:

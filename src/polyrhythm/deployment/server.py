@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import final
 
 from polyrhythm.base.errors import RunFailed
@@ -22,11 +22,13 @@ from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.reports import report_on
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import ServerDecision, ServerState, Verdict
+from polyrhythm.core.sums import cohort_of
 from polyrhythm.core.validation import NOT_FINITE
 from polyrhythm.data.transforms import Normalise
 from polyrhythm.deployment.efforts import Efforts
 from polyrhythm.deployment.outstanding import LOOK, Heard, Out, Outstanding
 from polyrhythm.deployment.registry import Clock, Nodes, Tell, Transport, listed
+from polyrhythm.deployment.sums import Mail, RemoteSums
 from polyrhythm.fleet import Load, Remembered, Spent, VisitOutcome
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.recipe import Recipe
@@ -34,6 +36,8 @@ from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import VISIT, Agenda, DriverState, Underway
 from polyrhythm.simulation.roster import WorldRoster
 from polyrhythm.simulation.simulator import SimulationStep
+
+_LEFT_OUT = "it was left out of the sum: it sent no keys or letters, or too few of its neighbours did"
 
 
 @final
@@ -83,6 +87,12 @@ class RemoteDriver:
         self._out = Outstanding(
             self.server, transport, nodes, run=run, scaling=scaling, retain=retain, returns=returns, tell=tell
         )
+        self._sums: RemoteSums | None = None
+        if recipe.sums_only:
+            self._sums = self.roster.sums = RemoteSums(
+                recipe, setup, transport, nodes, clock, run=run, patience=returns or alone, pause=pause, tell=tell
+            )
+        self._left_out: list[Heard] = []
         self._timer: float | None = None
         self._zero = self._looked = 0.0
         self._wanting = False
@@ -145,7 +155,27 @@ class RemoteDriver:
         self._zero, self._timer = self._clock.now() - start.now, start.agenda.timer
         self._out.kept(start.server.clients)
         outs = [Out(visit.assignment, visit.started) for visit in start.agenda.under_way()]
+        if self._sums is not None:
+            self._go_on_with_a_sum(self._sums, start.server, outs)
+            return
         self._out.take_up(outs, start.server.flights, start.now)
+
+    def _go_on_with_a_sum(self, sums: RemoteSums, state: ServerState, outs: Sequence[Out]) -> None:
+        """Begins a version anew of which no masked update has come; else it is lost, as its keys are."""
+        if state.waiting:
+            self._tell(f"version {state.version + 1}: the server has lost its keys, and the version is skipped")
+            self._leave_out(outs, "the server was begun anew within the stages of a sum")
+            return
+        cohort = tuple((out.assignment.dispatch, out.assignment.client) for out in outs)
+        mail = sums.begin(state.version, cohort)
+        self._leave_out([out for out in outs if out.assignment.client not in mail], _LEFT_OUT)
+        self._out.send([out.assignment for out in outs if out.assignment.client in mail], self.roster.now, mail)
+
+    def _leave_out(self, outs: Sequence[Out], why: str) -> None:
+        """Counts visits as lost that are not sent, or were."""
+        self._left_out += [
+            Heard(event=Lost(dispatch=out.assignment.dispatch, reason=why, fault="dropout"), visit=out) for out in outs
+        ]
 
     def _events(self) -> Iterator[SimulationStep]:
         server, state = self.server, self._state
@@ -253,7 +283,12 @@ class RemoteDriver:
         )
 
     def _send(self, turn: ServerDecision) -> None:
-        self._out.send(turn.assignments, self.roster.now)
+        mail: Mail = {}
+        if self._sums is not None and turn.assignments:
+            mail = self._sums.begin(turn.state.version, cohort_of(self.server.recipe, turn.state.parts))
+            gone = [a for a in turn.assignments if a.client not in mail]
+            self._leave_out([Out(assignment, self.roster.now) for assignment in gone], _LEFT_OUT)
+        self._out.send([a for a in turn.assignments if self._sums is None or a.client in mail], self.roster.now, mail)
         self._wanting = turn.wanting
         if turn.wake_up is not None and (self._timer is None or turn.wake_up < self._timer):
             self._timer = turn.wake_up
@@ -266,7 +301,7 @@ class RemoteDriver:
         """
         since = self._clock.now()
         while True:
-            heard = self._out.hear(self._now)
+            heard, self._left_out = [*self._left_out, *self._out.hear(self._now)], []
             came = list[int]()
             if self._clock.now() >= self._looked + LOOK:
                 came, self._looked = self._nodes.look(), self._clock.now()

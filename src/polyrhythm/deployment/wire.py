@@ -19,6 +19,7 @@ import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -42,6 +43,7 @@ from polyrhythm.deployment.messages import (
     check_fields,
     shown,
 )
+from polyrhythm.deployment.sum_messages import Keys, Shares, SumAnswer, Unmask
 from polyrhythm.runs.encoding import Codec
 
 FORMAT = 1
@@ -62,7 +64,8 @@ _DTYPES = {
 }
 A = TypeVar("A")
 B = TypeVar("B")
-_CODEC = Codec((Greeting, Schema, Present, Refusal, Order, Answer, Assignment, Report))
+C = TypeVar("C")
+_CODEC = Codec((Greeting, Schema, Present, Refusal, Order, Answer, Assignment, Report, Keys, Shares, Unmask, SumAnswer))
 
 
 @final
@@ -138,16 +141,17 @@ def unpack(
     parcel: Parcel,
     one: type[A],
     other: type[B],
+    third: type[C] = NoneType,  # type: ignore[assignment]
     *,
     spans: Spans = (),
     vectors: int = 1,
-    check: Callable[[A | B], None] = lambda value: None,
-) -> A | B:
+    check: Callable[[A | B | C], None] = lambda value: None,
+) -> A | B | C:
     """The message in a parcel.
 
     Args:
         parcel: as it came.
-        one, other: what it may be.
+        one, other, third: what it may be.
         spans: as they were when it was packed, if they were.
         vectors: how many vectors a message may hold that are longer than what has come of them.
         check: refuses, by `Malformed`, what is such a message and yet not what is expected.
@@ -160,7 +164,7 @@ def unpack(
         whole = {name: part for name, part in tree.items() if name != "sum"}
         tensors = _tensors(tree["tensors"], parcel.arrays, spans, vectors)
         value = _CODEC.decode({name: tree[name] for name in ("classes", "value")}, _Uses(tensors).fetch)
-        if not isinstance(value, (one, other)):
+        if not isinstance(value, (one, other, third)):
             raise Malformed(f"a {type(value).__name__}, where a {one.__name__} or a {other.__name__} is expected")
         check_fields(value)
         check(value)

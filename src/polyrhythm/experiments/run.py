@@ -15,6 +15,7 @@ from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment, t
 from polyrhythm.experiments.room import check_room
 from polyrhythm.experiments.runstate import CODEC
 from polyrhythm.experiments.session import Backend, carry_out
+from polyrhythm.experiments.sums import check_log
 from polyrhythm.experiments.usable import Usable, maker
 from polyrhythm.results import Run
 from polyrhythm.results.run import remember
@@ -142,6 +143,8 @@ class Launch:
         say: Say | None = None,
         notices: Sequence[str] = (),
     ) -> None:
+        if log_updates and prepared.recipe.sums_only:
+            check_log()
         taken_up = None if earlier is None else take_up(earlier, prepared, on_nodes=on_nodes)
         check_room(prepared, Path(out))
         self.notes: tuple[str, ...] = () if taken_up is None else taken_up.notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.base.portions import Cuts
+from polyrhythm.base.portions import Axes
 from polyrhythm.base.vectors import Layout
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.methods.mechanism import Setup
@@ -12,8 +12,8 @@ def setup_of(
     experiment: Experiment,
     layout: Layout,
     eligible: int,
-    cuts: Cuts | None = None,
-    levels: tuple[float, ...] | None = None,
+    axes: Axes | None = None,
+    ratios: tuple[float, ...] | None = None,
 ) -> Setup:
     """The setup of a run.
 
@@ -21,7 +21,7 @@ def setup_of(
         experiment: what is computed.
         layout: of the vectors.
         eligible: how many clients can be invited.
-        cuts, levels: as in `Setup`.
+        axes, ratios: as in `Setup`.
     """
     return Setup(
         size=layout.size,
@@ -33,6 +33,7 @@ def setup_of(
         eligible=eligible,
         places=tuple((segment.offset, segment.size) for segment in layout.segments),
         steady=experiment.fleet.steady,
-        cuts=cuts,
-        levels=levels,
+        axes=axes,
+        ratios=ratios,
+        most_samples=max(1, int(experiment.federation.sizes.max())),
     )

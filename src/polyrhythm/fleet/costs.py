@@ -18,6 +18,7 @@ class Load:
         flops: floating-point operations of all of it.
         forward_flops: those of them in forward passes; the rest is gradients.
         bytes_down, bytes_up: what travels.
+        turns: round trips beside the one in which the work is done, of few bytes, which are counted above.
         effort: operations for a sample over those that the whole model takes, where a part of it is trained.
     """
 
@@ -28,6 +29,7 @@ class Load:
     bytes_down: int = 0
     bytes_up: int = 0
     effort: float = 1.0
+    turns: int = 0
 
 
 @final

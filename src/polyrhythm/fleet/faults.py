@@ -7,6 +7,7 @@ from typing import Annotated, final
 
 from annotated_types import Ge
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Fraction, NonNegative, Positive, Settings
 
 
@@ -31,6 +32,8 @@ class Faults(Settings):
         inflation: a factor.
         malformed: probability that such a report has another shape, dtype, recipe or number of samples, or lacks what
             the method needs.
+        secagg_dropout: four probabilities, that a client is gone before each stage of `secagg`: before it has sent its
+            keys, its letters, its masked update, its shares of others. Empty for none.
         lost: on the way, probability that a report does not arrive; the server hears of it when it should have.
         duplicate: probability that a report arrives a second time, by up to as long later as the visit took.
         stray: probability that a report comes beside that nobody asked for: of another client, of another version, or
@@ -49,11 +52,22 @@ class Faults(Settings):
     inflate: Fraction = 0.0
     inflation: Positive = 1000.0
     malformed: Fraction = 0.0
+    secagg_dropout: tuple[Fraction, ...] = ()
     lost: Fraction = 0.0
     duplicate: Fraction = 0.0
     stray: Fraction = 0.0
     corrupt: Fraction = 0.0
     checksum: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.secagg_dropout) not in (0, 4):
+            raise UserError(
+                f"faults: secagg_dropout = {list(self.secagg_dropout)}",
+                expected="four probabilities, for keys, letters, masked updates and shares",
+                why="each stage of secagg has one of its own",
+                fix="secagg_dropout = [0, 0, 0.1, 0]",
+            )
 
     @property
     def on_reports(self) -> bool:

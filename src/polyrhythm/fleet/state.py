@@ -224,6 +224,9 @@ class FleetState:
         down = self._line.seconds(client, "down", load.bytes_down, now)
         compute = device.seconds(load.samples, load.forward_samples, load.flops, load.effort)
         up = self._line.seconds(client, "up", load.bytes_up, now + down + compute)
+        if load.turns:  # of a few bytes each, which are in the load
+            down += load.turns * self._line.seconds(client, "down", 0, now)
+            up += load.turns * self._line.seconds(client, "up", 0, now + down + compute)
         worked = (energy.joules_per_flop if per_flop is None else per_flop) * load.flops
         return new_unchecked(
             Spent,
@@ -249,6 +252,9 @@ class FleetState:
         """
         faults = self.fleet.faults
         spent, done = self.price(client, load, now), 1.0
+        for stage, reason in enumerate((_NO_KEYS, _NO_LETTERS)):
+            if self.leaves(stage, dispatch):
+                return VisitOutcome(time=now, spent=Spent(), lost=reason, done=0.0)
         if self._all_goes_well:
             return new_unchecked(VisitOutcome, time=now + spent.seconds, spent=spent, lost="", done=1.0)
         if self.happens("slow", faults.slow, dispatch):
@@ -261,6 +267,8 @@ class FleetState:
             done, spent = spent.done(end - now)[1], spent.until(end - now)
             if lost == _CRASHED:
                 self._back[client] = end + faults.downtime
+        elif self.leaves(2, dispatch):
+            lost = _NO_VECTOR
         elif self.happens("lost", faults.lost, dispatch):
             lost = _IN_TRANSIT
         self._drain(client, spent.joules, end)
@@ -270,7 +278,12 @@ class FleetState:
     def _all_goes_well(self) -> bool:
         """Whether nothing ever befalls a visit."""
         faults = self.fleet.faults
-        return self.everybody_is_there and not (faults.dropout or faults.slow or faults.lost)
+        return self.everybody_is_there and not (faults.dropout or faults.slow or faults.lost or faults.secagg_dropout)
+
+    def leaves(self, stage: int, dispatch: int) -> bool:
+        """Whether a client is gone before a stage of `secagg`, from 0."""
+        shares = self.fleet.faults.secagg_dropout
+        return bool(shares) and self.happens(f"secagg {stage}", shares[stage], dispatch)
 
     def happens(self, what: str, share: float, dispatch: int) -> bool:
         """Whether a fault befalls a visit."""
@@ -314,9 +327,12 @@ class FleetState:
 
 _AWAY, _DROPPED, _CRASHED = "it went away", "it dropped out", "its device failed"
 _EMPTY, _IN_TRANSIT = "its battery was empty", "its report was lost on the way"
+_NO_KEYS, _NO_LETTERS = "it left before it had sent its keys", "it left before it had sent its letters"
+_NO_VECTOR = "it left before it had sent its masked update"
 _KINDS: Mapping[str, FaultKind] = {
     _AWAY: "away",
     _DROPPED: "dropout",
+    **dict.fromkeys((_NO_KEYS, _NO_LETTERS, _NO_VECTOR), "dropout"),
     _CRASHED: "crash",
     _EMPTY: "battery",
     _IN_TRANSIT: "transit",

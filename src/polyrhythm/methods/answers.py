@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -140,6 +141,17 @@ class Answers(Settings):
         accounting.library()
         key, part = hiding[0]
         return part.account(key, self.sampling(setup), setup.total_rounds)
+
+    @functools.cached_property
+    def sums_only(self) -> bool:
+        """Whether the server is to know the sum of updates, and no single one."""
+        return self.compression.sums_only
+
+    def most_in_a_sum(self, setup: Setup) -> int:
+        """K: how many updates a version may be made of, at most."""
+        if self.participation.may_be_empty:
+            return setup.holders
+        return min(math.ceil(self.cohort * self.releasing.surplus), setup.holders)
 
     def key_of(self, mechanism: Mechanism) -> str:
         """The key of one of this recipe's own mechanisms."""

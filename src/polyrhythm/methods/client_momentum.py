@@ -13,6 +13,7 @@ from polyrhythm.base.messages import State
 from polyrhythm.methods.correction import DRIFT, Correction, Push
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.privacy.effects import refused
+from polyrhythm.methods.secure_sum.effects import ONLY_FACTS
 
 
 @final
@@ -44,6 +45,7 @@ class ClientMomentum(Correction):
     privacy = refused(
         "the momentum that it sends is divided by how far clients went, without noise", "take server_momentum"
     )
+    in_sums = ONLY_FACTS
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"})

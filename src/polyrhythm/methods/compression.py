@@ -65,6 +65,11 @@ class Compression(Mechanism):
         """Whether a client keeps a vector of what was left out."""
         return False
 
+    @property
+    def sums_only(self) -> bool:
+        """Whether the server is to know the sum of updates, and no single one."""
+        return False
+
 
 @final
 @dataclass(frozen=True, kw_only=True)

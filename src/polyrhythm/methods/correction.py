@@ -22,6 +22,7 @@ from polyrhythm.base.sums import mean_of_moved, weighted_sum
 from polyrhythm.base.vectors import clear_
 from polyrhythm.methods.mechanism import Mechanism, Need, Outcome, Release, Setup
 from polyrhythm.methods.privacy.effects import INSIDE, refused
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 
 @final
@@ -146,6 +147,7 @@ class ControlVariates(Correction):
         "each client sends a second vector, which would go into everybody's correction without noise",
         "take prox or model_contrast",
     )
+    in_sums = needs_single("it sends a second vector, a difference of control variates, bare")
 
     @property
     def of_whole_models(self) -> bool:
@@ -220,6 +222,7 @@ class VarianceReduction(Correction):
     privacy = refused(
         "the server sends each client a drift made of updates without noise", "take prox or model_contrast"
     )
+    in_sums = needs_single("what it sends to each client is made of that one's own update")
 
     @property
     def of_whole_models(self) -> bool:
@@ -274,6 +277,9 @@ class DynamicRegularisation(Correction):
     alpha: Positive = 0.1
 
     privacy = refused("the server's memory h is made of updates without noise", "take prox or model_contrast")
+    in_sums = needs_single(
+        "its memory h adds updates as they are, whatever each of them counts", "take prox or model_contrast"
+    )
 
     @property
     def pull(self) -> float:

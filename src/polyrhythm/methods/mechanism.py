@@ -25,11 +25,13 @@ from immutables import Map
 from torch import Tensor
 
 from polyrhythm.base.messages import Fault, Model, Report, State
-from polyrhythm.base.portions import Cuts, Portion
+from polyrhythm.base.portions import Axes, Portion
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.vectors import Spans
 from polyrhythm.methods.privacy.accounting import Sampling
 from polyrhythm.methods.privacy.effects import UNSAID, PrivacyEffect
+from polyrhythm.methods.secure_sum import effects as sums
+from polyrhythm.methods.secure_sum.effects import SumEffect
 from polyrhythm.methods.work.budgets import Budgets
 
 DEFAULT_COHORT = 10
@@ -70,8 +72,9 @@ class Setup:
         sampling: how clients come into versions, as accounting for privacy has it; in `server_start` of a recipe with
             `dp`.
         table: makes an empty table of vectors by client, which the server may keep; persistent, as a `Map` is.
-        cuts: along what the model is cut, where clients train parts of it.
-        levels: how much of the model each client's device can hold, where devices say so; of every client.
+        axes: along which the model is cut, where clients train parts of it.
+        ratios: how much of the model each client's device can hold, where devices say so; of every client.
+        most_samples: max n_i, the samples of the client that holds most.
     """
 
     size: int
@@ -86,8 +89,9 @@ class Setup:
     steady: bool = False
     sampling: Sampling | None = None
     table: Callable[[], Map[int, Tensor]] = field(default=Map, compare=False, repr=False)
-    cuts: Cuts | None = field(default=None, compare=False, repr=False)
-    levels: tuple[float, ...] | None = field(default=None, repr=False)
+    axes: Axes | None = field(default=None, compare=False, repr=False)
+    ratios: tuple[float, ...] | None = field(default=None, repr=False)
+    most_samples: int = 1
 
     @property
     def holders(self) -> int:
@@ -141,6 +145,9 @@ class Release:
         bases: the weights that each report started from, [P], if a mechanism needs the "base"; otherwise empty.
         rate: the local learning rate, in its first step, of a visit to this version.
         portions: of each report what its client held of the model, None if all of it; empty if all held all of it.
+        total: where the server knows the sum of updates only, and none in the reports, sum_i w_i * update_i, float64
+            [P]; else None.
+        counted: by what it is divided to be the mean; sum_i w_i where nothing scales updates.
     """
 
     version: int
@@ -151,6 +158,8 @@ class Release:
     bases: tuple[Tensor, ...] = ()
     rate: float = 1.0
     portions: tuple[Portion | None, ...] = ()
+    total: Tensor | None = None
+    counted: float = 1.0
 
     @property
     def fresh(self) -> tuple[Report, ...]:
@@ -164,6 +173,9 @@ class Release:
     def extras(self, key: str) -> list[State]:
         """What the mechanism under `key` sent up with each report, in dispatch order."""
         return [r.extras.get(key, {}) for r in self.reports]
+
+
+_TOLD: frozenset[Need] = frozenset({"gradient_square", "squared_loss", "fisher", "fisher_model"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +217,26 @@ class Mechanism(Settings):
     def under_privacy(self) -> PrivacyEffect:
         """The same, where that depends on its settings."""
         return self.privacy
+
+    sees: ClassVar[tuple[str, ...]] = ("fill", "refuses", "accept", "before_step", "after_step", "finish")
+    """Hooks by which a part sees single reports, or sends more up than an update; a base with others names them too."""
+
+    in_sums: ClassVar[SumEffect | None] = None
+    """What becomes of it where the server has nothing but the sum of updates (`secagg`); None where that follows from
+    its hooks: a part that looks at reports and says nothing is refused there.
+    """
+
+    def under_secagg(self) -> SumEffect:
+        """The same, also where it follows from its hooks or settings."""
+        if self.in_sums is not None:
+            return self.in_sums
+        if self.extra_vectors:
+            return sums.needs_single("it sends vectors of its own beside the update")
+        if told := sorted(self.needs() & _TOLD):
+            return sums.needs_single(f"clients would tell their own {', '.join(told)}")
+        looked = ((base, hook) for base in type(self).__mro__ for hook in vars(base).get("sees", ()))
+        looks = any(getattr(type(self), hook) is not getattr(base, hook) for base, hook in looked)
+        return sums.UNSAID if looks else sums.BLIND
 
     @property
     def of_whole_models(self) -> bool:

@@ -12,6 +12,7 @@ from polyrhythm.base.messages import Facts, State
 from polyrhythm.base.settings import Count
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.privacy.effects import timed
+from polyrhythm.methods.secure_sum.effects import needs_single
 from polyrhythm.methods.weighing import Scaling
 
 
@@ -39,6 +40,9 @@ class ParticipationIntervals(Scaling):
 
     of_all_clients = True
     privacy = timed("scales updates by how many are in the version, which tells of coins")
+    in_sums = needs_single(
+        "in how long a client was not heard only the server knows", "leave participation_intervals out"
+    )
 
     def server_start(self, setup: Setup) -> State:
         return {"heard": Map()}

@@ -28,6 +28,7 @@ from polyrhythm.methods.personal.models import PersonalModel
 from polyrhythm.methods.personal.scope import Scope
 from polyrhythm.methods.release.base import ReleasePolicy
 from polyrhythm.methods.rules import OF_THE_WHOLE, RULES, keep_to
+from polyrhythm.methods.rules_of_sums import keeps_sums
 from polyrhythm.methods.server_step import ServerStep
 from polyrhythm.methods.weighing import Scaling, Sharing
 from polyrhythm.methods.work.base import Work
@@ -145,6 +146,8 @@ class Recipe(Answers):
             part = part.over(self.participation.resized(self.cohort))
             if not part.invites:  # then nothing fills places but who comes
                 modifiers = tuple(m for m in modifiers if not (isinstance(m, OfParticipation) and m.fills_places))
+        if name == "compression" and before != _DEFAULTS[name]:
+            keeps_sums(before, part)
         notices, gone = self.notices, before
         if isinstance(part, Schedule):
             part, gone = part.over(self.schedule)

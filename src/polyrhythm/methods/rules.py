@@ -26,6 +26,7 @@ from polyrhythm.methods.rules_of_own import (
     privacy_is_accounted_for,
     steps_are_along_gradients,
 )
+from polyrhythm.methods.rules_of_sums import sums_have_enough
 from polyrhythm.methods.server_step import ServerStep, Sgd
 from polyrhythm.methods.shared_moments import SharedMoments
 from polyrhythm.methods.weighing import Equal, PerStep
@@ -315,14 +316,6 @@ def _parts_of_models_are_enough(recipe: Answers) -> None:
             why=f"{asking} goes by the client's last local model, and that is a part of a model here",
             fix=f"leave {own} out, or {asking}",
         )
-    if capacity.cuts == "magnitude" and (asked := recipe.needs() & {"fisher", "fisher_model"}):
-        asking = next(p.label() for p in parts if asked & p.needs())
-        raise UserError(
-            f"{own} with {asking}",
-            expected="one of the two",
-            why=f"{asking} asks for gradients of single samples, which are not to be had of single weights",
-            fix=f"leave {own} out, or {asking}",
-        )
     if capacity.static:
         return
     sending = next((p.label() for p in parts if isinstance(p, WorkModifier) and p.substitutes), None)
@@ -330,9 +323,9 @@ def _parts_of_models_are_enough(recipe: Answers) -> None:
         kept = sending or f"{recipe.optimiser.label()}(keep_state=true)"
         raise UserError(
             f"{own} with {kept}",
-            expected="width_prefix or depth_prefix, with which a client holds the same part on all its visits",
+            expected="width_prefix, with which a client holds the same part on all its visits",
             why=f"{kept} goes on from an earlier visit, and here that was with other coordinates",
-            fix=f"use one of these without redrawn, or leave {kept} out",
+            fix=f"use width_prefix, or leave {kept} out",
         )
 
 
@@ -381,6 +374,7 @@ OF_THE_WHOLE: Rules = (
     _memory_is_of_clients,
     coins_are_for_versions,
     privacy_is_accounted_for,
+    sums_have_enough,
     _enough_can_report,
     phases_are_of_two_parts,
 )

@@ -19,11 +19,14 @@ from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Decay, NonNegative, Positive
 from polyrhythm.methods.mechanism import Mechanism, Release, Setup
 from polyrhythm.methods.privacy.effects import AFTER, refused
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerStep(Mechanism):
     """Base: from weights [P] and mean update [P] to new weights [P], with a state of its own."""
+
+    sees = ("seen",)
 
     @classmethod
     def label(cls) -> str:
@@ -118,6 +121,7 @@ class Extrapolation(ServerStep):
     privacy = refused(
         "how far it goes follows from the lengths of updates without noise", "take server_adam or server_momentum"
     )
+    in_sums = needs_single("how far it goes follows from how long they are", "take server_adam or server_momentum")
 
     def server_start(self, setup: Setup) -> State:
         return {"square": 0.0, "factor": 1.0}

@@ -13,6 +13,7 @@ from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.correction import Correction
 from polyrhythm.methods.mechanism import Outcome, Release, Setup
 from polyrhythm.methods.privacy.effects import refused
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 SHARED: Mapping[str, tuple[str, ...]] = {"first": ("first",), "largest": ("second", "largest")}
 """What is shared, and what of the local optimiser begins with it."""
@@ -39,6 +40,7 @@ class SharedMoments(Correction):
     of_a_release = True
     past_the_mean = True
     privacy = refused("each client sends more than its update, which would go into everybody's steps without noise")
+    in_sums = needs_single("each client sends its moments beside the update, bare")
 
     @property
     def extra_vectors(self) -> int:

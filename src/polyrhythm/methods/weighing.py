@@ -16,6 +16,7 @@ from polyrhythm.base.messages import Facts, State
 from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.methods.mechanism import Mechanism, Need, Setup
 from polyrhythm.methods.privacy.effects import inside, refused
+from polyrhythm.methods.secure_sum.effects import needs_single, works_in_sums
 
 Rule = Literal["polynomial", "hinge", "cutoff", "delay_adaptive", "catch_up", "constant"]
 
@@ -26,6 +27,17 @@ class Sharing(Mechanism):
 
     def claims(self, facts: Sequence[Facts]) -> list[float]:
         """One non-negative number per update; all zero means that the release counts for nothing and is skipped."""
+        raise NotImplementedError
+
+    sees = ("claims", "total")
+
+    def alone(self, facts: Facts, most: int) -> float:
+        """w_i, from 0 to 1: what a client counts in a sum, as it knows itself; the shares are w_i / sum of w.
+
+        Args:
+            facts: of its visit.
+            most: max n_i, the samples of the client that holds most.
+        """
         raise NotImplementedError
 
     def total(self, facts: Sequence[Facts], whole: float | None) -> float:
@@ -43,6 +55,10 @@ class BySamples(Sharing):
     """
 
     privacy = inside("counts a client by its samples, up to a cap")
+    in_sums = works_in_sums("counts a client by its samples, which it knows itself")
+
+    def alone(self, facts: Facts, most: int) -> float:
+        return facts.num_samples / most
 
     def claims(self, facts: Sequence[Facts]) -> list[float]:
         return [float(f.num_samples) for f in facts]
@@ -54,6 +70,10 @@ class Equal(Sharing):
     """Shares 1 / |S|: the mean over clients. No state."""
 
     privacy = inside("counts clients alike")
+    in_sums = works_in_sums("counts clients alike")
+
+    def alone(self, facts: Facts, most: int) -> float:
+        return 1.0
 
     def claims(self, facts: Sequence[Facts]) -> list[float]:
         return [1.0 for _ in facts]
@@ -73,6 +93,7 @@ class AsInvited(Sharing):
     """
 
     privacy = refused("for how many clients one stands has no bound", "pipe equal onto the recipe")
+    in_sums = needs_single("for how many clients one stands only the server knows", "pipe equal onto the recipe")
 
     def claims(self, facts: Sequence[Facts]) -> list[float]:
         return [f.weight for f in facts]
@@ -92,6 +113,15 @@ class Scaling(Mechanism):
     """Base: a factor per update."""
 
     of_a_release = True
+    sees = ("scales", "weigh")
+
+    def alone(self, facts: Facts) -> float:
+        """The part of its factor that a client knows itself, and multiplies its update by where only sums are known."""
+        raise NotImplementedError
+
+    def together(self, facts: Sequence[Facts], shares: Sequence[float]) -> float:
+        """The rest of it, which all have in common, from what the server knows of them."""
+        return 1.0
 
     def scales(self, facts: Sequence[Facts], shares: Sequence[float]) -> list[float]:
         """One factor per update, given all facts of the release and the shares, which sum to 1."""
@@ -128,17 +158,23 @@ class NormalisedAveraging(Scaling):
 
     privacy = refused("one client's steps are in everybody's scale, so that it moves more than its own update")
 
+    in_sums = works_in_sums("has clients divide by their own a_i, and the sum multiplied by tau_eff")
+
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"})
 
     def scales(self, facts: Sequence[Facts], shares: Sequence[float]) -> list[float]:
+        effective = self.together(facts, shares)
+        return [effective / f.travel if f.travel > 0 else 0.0 for f in facts]
+
+    def alone(self, facts: Facts) -> float:
+        return 1 / facts.travel if facts.travel > 0 else 0.0
+
+    def together(self, facts: Sequence[Facts], shares: Sequence[float]) -> float:
         # a_i needs one common rate as its unit; with travel throughout, the unit cancels.
-        travels = [f.travel for f in facts]
         if self.effective == "steps" or (self.effective == "auto" and any(f.pull for f in facts)):
-            effective = math.fsum(s * f.steps * f.rate for s, f in zip(shares, facts, strict=True))
-        else:
-            effective = math.fsum(s * t for s, t in zip(shares, travels, strict=True))
-        return [effective / t if t > 0 else 0.0 for t in travels]
+            return math.fsum(s * f.steps * f.rate for s, f in zip(shares, facts, strict=True))
+        return math.fsum(s * f.travel for s, f in zip(shares, facts, strict=True))
 
 
 @final
@@ -159,6 +195,10 @@ class PerStep(Scaling):
     divide: Literal["steps", "travel", "none"] = "steps"
 
     privacy = inside("scales an update before it is clipped")
+    in_sums = works_in_sums("has each client divide by its own steps")
+
+    def alone(self, facts: Facts) -> float:
+        return self.scales([facts], [1.0])[0]
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"}) if self.divide == "travel" else frozenset()
@@ -214,6 +254,9 @@ class Staleness(Scaling):
     b: NonNegative | None = None
 
     privacy = inside("scales an update before it is clipped")
+    in_sums = needs_single(
+        "how stale its update will be a client does not know, and in rounds none is", "leave staleness out"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import final
 
 from polyrhythm.base.frozen import new_unchecked
@@ -13,6 +13,7 @@ from polyrhythm.core.visit_plan import VisitPlan
 from polyrhythm.fleet import Load
 from polyrhythm.methods.personal.scope import Scope
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.secure_sum.secagg import Ceremony
 from polyrhythm.models.flops import Cost
 
 _NOTHING = Cost(forward=0, training=0)
@@ -29,6 +30,7 @@ class Meter:
         portion: what a client holds of the model on a visit, None for all of it.
         cost_of: floating-point operations per sample of such a part; asked for once for parts of the same sizes.
         packed: bytes of a compressed update of a part, where its visit was planned without knowing the part.
+        ceremony: what travels around a visit that trains where single updates are hidden in a sum.
     """
 
     def __init__(
@@ -39,14 +41,16 @@ class Meter:
         portion: Callable[[Assignment], Portion | None] = lambda assignment: None,
         cost_of: Callable[[Portion], Cost] = lambda portion: _NOTHING,
         packed: Callable[[Layout], int | None] | None = None,
+        ceremony: Ceremony | None = None,
     ) -> None:
+        self._ceremony = ceremony
         self._whole, self._ask, self._portion, self._ask_of, self._packed = layout, cost, portion, cost_of, packed
         self._layout = layout if scope is None else scope.shared(layout)
         self._shared: frozenset[str] | None = None
         if len(self._layout.buffers) < len(layout.buffers):
             self._shared = frozenset(slot.name for slot in self._layout.buffers)
         self._cost: Cost | None = None
-        self._costs: dict[Hashable, Cost] = {}
+        self._costs: dict[tuple[int, ...], Cost] = {}
 
     def load(self, assignment: Assignment, report: Report) -> Load:
         """The work in one visit."""
@@ -83,15 +87,17 @@ class Meter:
     def _load(self, assignment: Assignment, part: Portion | None, samples: int, forward_samples: int, up: int) -> Load:
         cost = self._cost_of(part)
         forward = (samples + forward_samples) * cost.forward
+        around = self._ceremony if assignment.kind == "train" else None
         return new_unchecked(
             Load,
             samples=samples,
             forward_samples=forward_samples,
             flops=forward + samples * cost.backward,
             forward_flops=forward,
-            bytes_down=self._sent_down(assignment, part),
-            bytes_up=up,
+            bytes_down=self._sent_down(assignment, part) + (0 if around is None else around.down),
+            bytes_up=up + (0 if around is None else around.up),
             effort=1.0 if part is None else self._effort(cost),
+            turns=0 if around is None else around.turns,
         )
 
     def _effort(self, cost: Cost) -> float:
@@ -102,9 +108,9 @@ class Meter:
     def _cost_of(self, part: Portion | None) -> Cost:
         """Floating-point operations per sample, of all of the model or of a part."""
         if part is not None:
-            if part.key not in self._costs:
-                self._costs[part.key] = self._ask_of(part)
-            return self._costs[part.key]
+            if part.sizes not in self._costs:
+                self._costs[part.sizes] = self._ask_of(part)
+            return self._costs[part.sizes]
         if self._cost is None:
             self._cost = self._ask()
         return self._cost
@@ -114,8 +120,7 @@ class Meter:
             model, beside = self._whole.vector_bytes, _size(assignment.buffers)
         else:
             model, beside = self._vector(part), self._size(assignment.buffers, part)
-        indices = 0 if part is None else part.index_bytes
-        return model + beside + indices + self._beside(assignment.briefs, part)
+        return model + beside + self._beside(assignment.briefs, part)
 
     def _sent_up(self, report: Report, part: Portion | None) -> int:
         """What a report costs on the wire; a bare word that a client skips is one byte."""

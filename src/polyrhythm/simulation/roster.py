@@ -21,10 +21,11 @@ class Answer:
 
     Args:
         question: what was asked.
-        clients: the answer; for "all", which never changes, left empty. For "samples" the samples of each, in order.
+        clients: the answer; for "all", which never changes, left empty. For "samples" the samples of each, in order;
+            for "unmask" who has helped to read a sum, nobody if it could not be read.
     """
 
-    question: Literal["draw", "present", "all", "samples"]
+    question: Literal["draw", "present", "all", "samples", "unmask"]
     clients: tuple[int, ...] = ()
 
 
@@ -91,6 +92,18 @@ class OpenRoster:
     def all(self) -> tuple[int, ...]:
         return tuple(int(c) for c in self._eligible)
 
+    def unmask(self, version: int, clients: tuple[int, ...], masked: np.ndarray) -> np.ndarray | None:
+        return masked  # nobody has put a mask on
+
+
+class Unmasking(Protocol):
+    """Whoever takes masks off sums."""
+
+    def unmask(
+        self, version: int, clients: tuple[int, ...], masked: np.ndarray
+    ) -> tuple[tuple[int, ...], np.ndarray | None]:
+        """Who has helped, and the sum without masks; None where they are too few."""
+
 
 @final
 class WorldRoster:
@@ -101,12 +114,14 @@ class WorldRoster:
 
     Attributes:
         now: seconds since the run began; the driver moves it on.
+        sums: takes masks off sums, where the recipe hides single updates.
     """
 
     def __init__(self, world: Presence) -> None:
         self._world = world
         self._answers: list[Answer] = []
         self.now = 0.0
+        self.sums: Unmasking | None = None
 
     def answers(self) -> tuple[Answer, ...]:
         """What was answered since this was last asked."""
@@ -155,6 +170,12 @@ class WorldRoster:
     def all(self) -> tuple[int, ...]:
         self._answers.append(new_unchecked(Answer, question="all"))
         return tuple(int(c) for c in self._world.eligible)
+
+    def unmask(self, version: int, clients: tuple[int, ...], masked: np.ndarray) -> np.ndarray | None:
+        assert self.sums is not None, "a sum that nobody can read"
+        helped, numbers = self.sums.unmask(version, clients, masked)
+        self._answers.append(Answer(question="unmask", clients=() if numbers is None else helped))
+        return numbers
 
 
 def _drawn(

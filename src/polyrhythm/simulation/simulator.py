@@ -18,6 +18,7 @@ from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.protocols import ClientData, Engine
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import ServerDecision, ServerState, Verdict
+from polyrhythm.core.sums import cohort_of
 from polyrhythm.fleet import FleetState, Load, Spent
 from polyrhythm.methods.mechanism import Model, Release, Setup
 from polyrhythm.methods.recipe import Recipe
@@ -25,6 +26,7 @@ from polyrhythm.simulation.client_store.store import ClientStore, InMemory
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import ARRIVAL, BESIDE, TIMER, VISIT, Agenda, DriverState, Underway
 from polyrhythm.simulation.roster import Answer, WorldRoster
+from polyrhythm.simulation.sums import SimulatedSums
 from polyrhythm.simulation.visits import Visits
 from polyrhythm.simulation.workers.executors import Clients, Executor
 
@@ -108,6 +110,9 @@ class InlineDriver:
         clients = Clients(recipe=recipe, setup=setup, engine=engine, data=data)
         self.visits = Visits(clients, world, meter or Meter(engine.layout), self.store, executor)
         self._stand_in = visit
+        self._sums: SimulatedSums | None = None
+        if recipe.sums_only:
+            self.roster.sums = self._sums = SimulatedSums(recipe, setup, world.leaves)
         # Where nobody is ever away, nobody comes; and who comes by itself, or only answers, is on the agenda anyway.
         self._looks_out = not (world.everybody_is_there or world.fleet.arrivals) and recipe.participation.invites
 
@@ -145,6 +150,7 @@ class InlineDriver:
             self._state = replace_unchecked(start.server, parts=self.store.taken_up(start.server.parts))
             self.world.restore(start.world)
             self.visits.take_up(self.under_way())
+            self._begin_sum(self._state)
         arrivals = self.world.arrivals()
         if arrivals is None and not self.server.recipe.participation.invites:
             arrivals = self.world.comings()
@@ -181,6 +187,7 @@ class InlineDriver:
             if over and visit is None:
                 continue
             event: Event = what.end if isinstance(what, Underway) else what
+            event = event if self._sums is None else self._sums.heard(event)
             late = visit is not None and bool(state.flights[visit.assignment.dispatch].given_up)
             try:
                 turn = server.receive(state, event, self.roster)
@@ -237,8 +244,15 @@ class InlineDriver:
             answers=answers,
         )
 
+    def _begin_sum(self, state: ServerState) -> None:
+        """Lets those who are invited exchange what they need to hide single updates."""
+        if self._sums is not None and (cohort := cohort_of(self.server.recipe, state.parts)):
+            self._sums.begin(state.version, cohort)
+
     def _send(self, turn: ServerDecision, now: float, ended: int | None = None) -> None:
         agenda, transit = self._agenda, self.visits.transit
+        if turn.assignments:
+            self._begin_sum(turn.state)
         if self._stand_in is None:
             under_way = self.visits.set_out(turn.assignments, now)
         else:

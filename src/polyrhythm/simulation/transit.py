@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import final
@@ -11,9 +12,10 @@ import torch
 from torch import Tensor
 
 from polyrhythm.base.frozen import replace_unchecked
-from polyrhythm.base.messages import Report
+from polyrhythm.base.messages import Fault, Report
 from polyrhythm.base.streams import stream
 from polyrhythm.base.vectors import Layout
+from polyrhythm.core.sealing import refusing
 from polyrhythm.core.validation import checksum
 from polyrhythm.fleet import Faults
 
@@ -29,10 +31,11 @@ class Transit:
         faults: how often what goes wrong.
         seed: the experiment's; every draw is named by the fault and the report.
         layout: of updates.
+        largest: the largest whole number that a client adds to a sum, where updates are such.
     """
 
-    def __init__(self, faults: Faults, seed: int, layout: Layout) -> None:
-        self._faults, self._seed, self._layout = faults, seed, layout
+    def __init__(self, faults: Faults, seed: int, layout: Layout, largest: float = math.inf) -> None:
+        self._faults, self._seed, self._layout, self._largest = faults, seed, layout, largest
 
     def arrives(self, report: Report) -> Report:
         """What the server hears: the report, or what has become of it. Only what trained can be spoiled."""
@@ -40,9 +43,11 @@ class Transit:
         if not report.fresh or report.update is None:
             return report
         if draws := self.happens("nan", faults.nan, report):
-            report = replace(report, update=self._with_nan(report.update, draws))
+            report = self._with_nan(report, report.update, draws)
         if self.happens("inflate", faults.inflate, report):
-            report = _longer(report, faults.inflation)
+            report = self._longer(report)
+        if report.update is None:
+            return report
         if draws := self.happens("malformed", faults.malformed, report):
             report = _MALFORMED[int(draws.integers(len(_MALFORMED)))](report)
         if faults.corrupt and faults.checksum:
@@ -66,21 +71,28 @@ class Transit:
         draws = stream(self._seed, "fault", what, report.dispatch)
         return draws if draws.random() < share else None
 
-    def _with_nan(self, update: Tensor, draws: np.random.Generator) -> Tensor:
+    def _with_nan(self, report: Report, update: Tensor, draws: np.random.Generator) -> Report:
+        if not update.is_floating_point():
+            return refusing(report, Fault("not_finite", "not a finite number in the update, as the client says"))
         segment = self._layout.segments[int(draws.integers(len(self._layout.segments)))]
         spoiled = update.clone()
         if segment.size:
             spoiled[segment.offset + int(draws.integers(segment.size))] = torch.nan
-        return spoiled
+        return replace(report, update=spoiled)
+
+    def _longer(self, report: Report) -> Report:
+        update, factor = report.update, self._faults.inflation
+        if update is None or update.is_floating_point():
+            return report if update is None else replace(report, update=update * factor)
+        longer = update.double() * factor
+        if update.numel() and float(longer.abs().max()) > self._largest:
+            return refusing(report, Fault("too_far", "an entry beyond the limit, as the client says"))
+        return replace(report, update=longer.round().to(update.dtype))
 
 
 def _moved(report: Report, share: float) -> Report:
     """The report, heard later by a share of its duration."""
     return report.heard(after=report.duration * (1 + share), at=report.time + share * report.duration)
-
-
-def _longer(report: Report, factor: float) -> Report:
-    return report if report.update is None else replace(report, update=report.update * factor)
 
 
 def _flipped(update: Tensor, draws: np.random.Generator) -> Tensor:

@@ -22,6 +22,7 @@ from polyrhythm.core.reports import foreseen
 from polyrhythm.core.visit_plan import VisitPlan
 from polyrhythm.fleet import FleetState, Load
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.secure_sum.summands import largest_of
 from polyrhythm.simulation.client_store.store import ClientStore
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import Underway
@@ -47,7 +48,10 @@ class Visits:
         self._clients, self._world, self._meter, self._store = clients, world, meter, store
         self._executor: Executor = executor or OneByOne(clients)
         faults = world.fleet.faults
-        self.transit = Transit(faults, clients.setup.seed, clients.engine.layout) if faults.on_reports else None
+        largest = largest_of(clients.recipe, clients.setup)
+        self.transit = (
+            Transit(faults, clients.setup.seed, clients.engine.layout, largest) if faults.on_reports else None
+        )
         self._futures: dict[int, VisitFuture] = {}  # of visits that are not told yet, by dispatch number
 
     def set_out(self, assignments: Sequence[Assignment], now: float) -> list[Underway]:

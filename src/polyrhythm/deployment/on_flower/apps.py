@@ -17,6 +17,7 @@ from polyrhythm.deployment.messages import Greeting, Malformed, Order, Refusal
 from polyrhythm.deployment.node import Node, understood, with_own_data
 from polyrhythm.deployment.on_flower.mods import Mod, changed, check
 from polyrhythm.deployment.on_flower.transport import GridTransport, parcel_of, records
+from polyrhythm.deployment.sum_messages import SumQuestion
 from polyrhythm.deployment.wire import Parcel, pack
 from polyrhythm.experiments.prepared import Planned, prepare, what_and_how
 
@@ -87,10 +88,10 @@ def client_app(
             reply = _refusal(context, _not_understood(wrong))
         return records(reply)
 
-    def node_for(asked: Greeting | Order, message: Message, context: Context) -> Node:
+    def node_for(asked: Greeting | Order | SumQuestion, message: Message, context: Context) -> Node:
         made, execution = what_and_how(experiment(context) if callable(experiment) else experiment)
         own = None if data is None else data(context)
-        if own is not None:
+        if own is not None and not isinstance(asked, SumQuestion):
             made = with_own_data(made, own, asked)
         chain = mods(context) if callable(mods) else mods
         prepared = prepare(made, execution)

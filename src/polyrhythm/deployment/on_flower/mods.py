@@ -22,6 +22,7 @@ from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.messages import Report
 from polyrhythm.base.vectors import Layout
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.secure_sum.effects import NEEDS_SINGLE
 
 Next = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Next], Message]
@@ -80,6 +81,13 @@ def check(mods: Sequence[Mod], recipe: Recipe, layout: Layout) -> None:
     Raises:
         UserError: it would.
     """
+    if mods and recipe.sums_only:
+        raise UserError(
+            "a mod on what a node sends, with secagg",
+            expected="one of the two",
+            why=f"a mod {NEEDS_SINGLE}: it would change what a mask hides",
+            fix="leave the mod out",
+        )
     beside = [part.label() for part in recipe.parts() if part.extra_vectors]
     beside += ["the buffers of BatchNorm"] if layout.buffers else []
     if mods and beside:

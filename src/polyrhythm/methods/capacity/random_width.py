@@ -6,10 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import final
 
-from torch import Tensor
-
-from polyrhythm.base.axes import Axes
-from polyrhythm.base.portions import Cuts, Portion
+from polyrhythm.base.portions import Axes, Portion
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.capacity.base import Widths, count
 from polyrhythm.methods.mechanism import Setup
@@ -33,12 +30,9 @@ class RandomWidth(Widths):
 
     shared: bool = False
 
-    def kept(
-        self, setup: Setup, cuts: Cuts, level: float, client: int, visit: int, version: int, weights: Tensor | None
-    ) -> Portion | None:
-        assert isinstance(cuts, Axes)
+    def kept(self, setup: Setup, axes: Axes, ratio: float, client: int, visit: int, version: int) -> Portion | None:
         names = (version,) if self.shared else (client, visit)
-        return drawn(cuts, level, setup.seed, names)
+        return drawn(axes, ratio, setup.seed, names)
 
 
 @functools.lru_cache(maxsize=256)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from polyrhythm.methods.capacity.base import Widths
+from polyrhythm.base.portions import Axes, Portion
+from polyrhythm.methods.capacity.base import Widths, prefix
+from polyrhythm.methods.mechanism import Setup
 
 
 @final
@@ -22,3 +24,6 @@ class WidthPrefix(Widths):
     @property
     def _alike(self) -> bool:
         return True
+
+    def kept(self, setup: Setup, axes: Axes, ratio: float, client: int, visit: int, version: int) -> Portion | None:
+        return prefix(axes, ratio)

@@ -156,6 +156,8 @@ class Participation(OfParticipation):
     of None is that of the participation whose place it takes.
     """
 
+    sees = ("measured",)
+
     @property
     def invites(self) -> bool:
         """Whether it calls clients, rather than only answering those that come by themselves."""

@@ -19,6 +19,7 @@ from polyrhythm.methods.participation.base import (
     Participation,
 )
 from polyrhythm.methods.privacy.effects import PrivacyEffect, drawing, refused
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 
 @final
@@ -51,6 +52,7 @@ class ClientCurriculum(Participation):
     pacing: Pacing = field(default_factory=Pacing)
     order: Literal["curriculum", "anti", "random"] = "curriculum"
     scores: Literal["measured", "reported", "expert"] = "measured"
+    in_sums = needs_single("clients tell their own losses", "take uniform")
 
     @property
     def guesses(self) -> bool:

@@ -18,6 +18,7 @@ from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import InvitationContext, Invitations, Participation, to_train
 from polyrhythm.methods.participation.ward import merged
 from polyrhythm.methods.privacy.effects import refused
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 Bins = list[dict[int, int]]
 """For each place the clients that it may draw, with their masses."""
@@ -60,6 +61,7 @@ class ClusterSampling(Participation):
         "who is invited follows from how much data clients hold, or from their updates without noise",
         "take poisson or uniform",
     )
+    in_sums = needs_single("it groups clients by their updates", "take uniform")
 
     @property
     def of_rounds(self) -> bool:

@@ -14,6 +14,7 @@ from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.participation.base import InvitationContext, ParticipationModifier
 from polyrhythm.methods.privacy.effects import refused, timed
+from polyrhythm.methods.secure_sum.effects import needs_single
 from polyrhythm.methods.work.budgets import EPSILON, part_of
 
 LEAST_NORM = 1e-7
@@ -156,6 +157,7 @@ class CriticalPeriods(ParticipationModifier):
         "how many are invited follows from gradients or Fisher traces that clients report without noise",
         "take random_resize",
     )
+    in_sums = needs_single("clients tell their own gradients or Fisher traces")
 
     def needs(self) -> frozenset[Need]:
         return self.detector.needs().union(*(detector.needs() for detector in self.watch))
@@ -248,6 +250,7 @@ class RandomResize(ParticipationModifier):
     floor: Count = 1
 
     privacy = timed("draws how many are invited")
+    in_sums = needs_single("how many a sum may have must be known before the first round")
 
     def __post_init__(self) -> None:
         super().__post_init__()

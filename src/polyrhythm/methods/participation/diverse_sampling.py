@@ -13,6 +13,7 @@ from polyrhythm.base.settings import Count
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import InvitationContext, Invitations, Participation, to_train
 from polyrhythm.methods.privacy.effects import refused
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 
 @final
@@ -43,6 +44,7 @@ class DiverseSampling(Participation):
     cohort: Count | None = None
 
     privacy = refused("who is invited follows from updates without noise", "take poisson or uniform")
+    in_sums = needs_single("it chooses clients whose updates differ", "take uniform")
 
     @property
     def of_rounds(self) -> bool:

@@ -11,6 +11,7 @@ from polyrhythm.base.messages import Model, State
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.participation.base import InvitationContext, Invitations, ParticipationModifier
 from polyrhythm.methods.privacy.effects import after
+from polyrhythm.methods.secure_sum.effects import ONLY_FACTS
 
 
 @final
@@ -29,6 +30,7 @@ class LastReceived(ParticipationModifier):
 
     decides = "which version a client works on"
     privacy = after("sends out older versions, which are released as well")
+    in_sums = ONLY_FACTS
 
     def server_start(self, setup: Setup) -> State:
         return {"since": Map(), "models": {}}

@@ -21,6 +21,7 @@ from polyrhythm.methods.participation.base import (
     to_train,
 )
 from polyrhythm.methods.privacy.effects import refused
+from polyrhythm.methods.secure_sum.effects import needs_single
 from polyrhythm.methods.work.budgets import EPSILON
 
 
@@ -71,6 +72,7 @@ class LossSampling(Participation):
         "else takes part",
         "take poisson or uniform",
     )
+    in_sums = needs_single("clients tell their own losses", "take uniform")
 
     def __post_init__(self) -> None:
         super().__post_init__()

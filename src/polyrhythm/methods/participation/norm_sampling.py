@@ -20,6 +20,7 @@ from polyrhythm.methods.participation.base import (
     to_train,
 )
 from polyrhythm.methods.privacy.effects import refused
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 
 @final
@@ -58,6 +59,7 @@ class NormSampling(Participation):
     privacy = refused(
         "who sends its update follows from how long updates are, without noise", "take poisson or uniform"
     )
+    in_sums = needs_single("clients tell how long their own updates are", "take uniform")
 
     @property
     def of_rounds(self) -> bool:

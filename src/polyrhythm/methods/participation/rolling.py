@@ -17,6 +17,7 @@ from polyrhythm.methods.participation.base import (
     ParticipationModifier,
 )
 from polyrhythm.methods.privacy.effects import drawing, timed
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 AT_WORK = "how many are at work"
 
@@ -44,6 +45,9 @@ class Rolling(ParticipationModifier):
 
     decides = AT_WORK
     privacy = timed("invites whenever somebody has ended")
+    in_sums = needs_single(
+        "masks cancel only in the sum of those that were invited together", "take rounds: uniform clients and when_all"
+    )
 
     @property
     def fills_places(self) -> bool:
@@ -88,6 +92,9 @@ class OnArrival(Participation):
 
     decides = AT_WORK
     privacy = drawing("bounded", "whoever comes")
+    in_sums = needs_single(
+        "masks cancel only in the sum of those that were invited together", "take rounds: uniform clients and when_all"
+    )
 
     @property
     def fills_places(self) -> bool:

@@ -25,6 +25,7 @@ from polyrhythm.methods.participation.base import (
     to_train,
 )
 from polyrhythm.methods.privacy.effects import PrivacyEffect, drawing, refused
+from polyrhythm.methods.secure_sum.effects import ONLY_FACTS, SumEffect, needs_single
 
 
 @final
@@ -94,6 +95,11 @@ class TierSampling(Participation):
     @property
     def guesses(self) -> bool:
         return True
+
+    def under_secagg(self) -> SumEffect:
+        if self.interval is None:
+            return ONLY_FACTS
+        return needs_single("clients tell how accurate the model is on their own data", "leave interval out")
 
     def under_privacy(self) -> PrivacyEffect:
         if self.interval is None:

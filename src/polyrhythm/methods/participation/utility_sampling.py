@@ -24,6 +24,7 @@ from polyrhythm.methods.participation.base import (
     to_train,
 )
 from polyrhythm.methods.privacy.effects import refused
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 MOST_SET_ASIDE = 0.3
 
@@ -95,6 +96,7 @@ class UtilitySampling(Participation):
         "else takes part",
         "take poisson or uniform",
     )
+    in_sums = needs_single("clients tell their own losses", "take uniform")
 
     @property
     def guesses(self) -> bool:

@@ -15,10 +15,11 @@ from typing import Annotated, final
 from annotated_types import Ge
 from torch import Tensor
 
-from polyrhythm.base.messages import State
+from polyrhythm.base.messages import Facts, State
 from polyrhythm.base.settings import Count, Positive
 from polyrhythm.methods.mechanism import Mechanism, Modifier, Release, Setup
 from polyrhythm.methods.privacy.effects import timed
+from polyrhythm.methods.secure_sum.effects import needs_single
 from polyrhythm.methods.work.budgets import EPSILON
 
 
@@ -68,6 +69,8 @@ class ReleasePolicy(Mechanism):
 @dataclass(frozen=True, kw_only=True)
 class ReleaseModifier(Modifier):
     """Base of what adds a reason to step or to wait, or changes what is stepped on."""
+
+    sees = ("limits", "centre", "private_mean")
 
     def complete(self, context: ReleaseContext) -> bool:
         """Whether there is another reason to step now."""
@@ -129,6 +132,25 @@ class ReleaseModifier(Modifier):
         """What the server is to step on [P] in place of any middle of updates, if it hides them; and its new state."""
         return None
 
+    @property
+    def longest(self) -> float | None:
+        """How long an update is at most where its client shortens it itself; None where nobody does."""
+        return None
+
+    def alone(self, facts: Facts, scale: float, update: Tensor) -> float | None:
+        """By what a client multiplies its own update for the sum, in place of its share; None to leave that as it is.
+
+        Args:
+            facts: what is known of the visit.
+            scale: of the update.
+            update: [P].
+        """
+        return None
+
+    def shortens(self, update: Tensor) -> float:
+        """By what a client makes its own update shorter for the sum, a factor from 0 to 1."""
+        return 1.0
+
     def stride(self, release: Release) -> float:
         """Which share of its way the server goes with a release."""
         return 1.0
@@ -170,6 +192,9 @@ class Buffer(ReleasePolicy):
     size: Count = 5
 
     privacy = timed("makes a version of whoever comes first")
+    in_sums = needs_single(
+        "masks cancel only in the sum of those that were invited together", "take rounds: uniform clients and when_all"
+    )
 
     def complete(self, context: ReleaseContext) -> bool:
         return context.waiting >= self.size

@@ -13,6 +13,7 @@ from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.privacy.effects import timed
 from polyrhythm.methods.release.base import ReleaseModifier
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 
 @final
@@ -44,6 +45,7 @@ class FromCurrent(ReleaseModifier):
     of_a_release = True
     past_the_mean = True
     privacy = timed("adds released models, by as many as are in the version, which tells of coins")
+    in_sums = needs_single("it adds up models that single clients were at")
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"base"})

@@ -13,6 +13,7 @@ from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.privacy.effects import refused
 from polyrhythm.methods.release.base import ReleaseModifier
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 
 @final
@@ -41,6 +42,7 @@ class LastModels(ReleaseModifier):
     past_the_mean = True
     of_all_clients = True
     privacy = refused("it adds up what clients said in earlier versions, past the clipped sum")
+    in_sums = needs_single("it keeps what each client said last")
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"base"})

@@ -16,6 +16,7 @@ from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.privacy.effects import refused
 from polyrhythm.methods.release.base import ReleaseModifier
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 
 def remembered(state: State, release: Release, dtype: torch.dtype) -> State:
@@ -80,6 +81,7 @@ class LastUpdates(ReleaseModifier):
     past_the_mean = True
     of_all_clients = True
     privacy = refused("what every client said last is in every version, so that no noise on one of them hides it")
+    in_sums = needs_single("it keeps what each client said last")
 
     def server_start(self, setup: Setup) -> State:
         total = torch.zeros(setup.size, dtype=torch.float64)

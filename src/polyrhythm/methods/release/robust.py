@@ -22,6 +22,7 @@ from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.privacy.effects import refused
 from polyrhythm.methods.release.base import ReleaseModifier
+from polyrhythm.methods.secure_sum.effects import SumEffect, needs_single, works_in_sums
 from polyrhythm.methods.work.budgets import EPSILON
 
 _BLOCK = 2**22
@@ -64,6 +65,19 @@ class ClipUpdates(ReleaseModifier):
     of_a_release = True
     privacy = refused("it decides how long an update may be, by updates without noise, and dp decides that")
 
+    def under_secagg(self) -> SumEffect:
+        if self.norm is not None and self.refuse is None:
+            return works_in_sums("has each client shorten its own update")
+        return needs_single("how long they are, for a limit or a refusal", "clip_updates(norm=…) without refuse")
+
+    @property
+    def longest(self) -> float | None:
+        return self.norm
+
+    def shortens(self, update: Tensor) -> float:
+        norm = _norm(update)
+        return self.norm / norm if self.norm is not None and norm > self.norm else 1.0
+
     def server_start(self, setup: Setup) -> State:
         return {"norms": (), "clipped": 0}
 
@@ -88,13 +102,15 @@ class ClipUpdates(ReleaseModifier):
         return None
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
+        if release.total is not None:  # what clients have shortened only they know
+            return {**state, "clipped": None}
         norms = _norms(release)
         limit = self.limit(state, norms)
         seen = (*state["norms"], *(min(n, limit) for n in norms if n > 0))[-self.window :]
         return {**state, "norms": seen, "clipped": sum(n > limit for n in norms)}
 
     def measures(self, state: State) -> Mapping[str, float]:
-        return {"clipped": float(state["clipped"])}
+        return {} if state["clipped"] is None else {"clipped": float(state["clipped"])}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +120,7 @@ class Middle(ReleaseModifier):
     decides = "what the middle of the updates is"
     of_a_release = True
     privacy = refused("how far one client moves a middle has no bound by which noise could be chosen")
+    in_sums = needs_single("a middle is chosen among them", "take clip_updates(norm=…)")
 
     @property
     def needs_all(self) -> bool:

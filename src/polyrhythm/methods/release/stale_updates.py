@@ -16,6 +16,7 @@ from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.privacy.effects import refused
 from polyrhythm.methods.release.base import ReleaseModifier
 from polyrhythm.methods.release.last_updates import remembered
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 
 @final
@@ -52,6 +53,7 @@ class StaleUpdates(ReleaseModifier):
     past_the_mean = True
     of_all_clients = True
     privacy = refused("it adds what clients said in earlier versions, past the clipped sum")
+    in_sums = needs_single("it keeps what each client said last")
 
     def server_start(self, setup: Setup) -> State:
         if not self.beta:

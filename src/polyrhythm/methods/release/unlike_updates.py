@@ -15,6 +15,7 @@ from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.privacy.effects import refused
 from polyrhythm.methods.release.base import ReleaseModifier
+from polyrhythm.methods.secure_sum.effects import needs_single
 from polyrhythm.methods.weighing import shares
 
 
@@ -46,6 +47,7 @@ class UnlikeUpdates(ReleaseModifier):
     of_a_release = True
     past_the_mean = True
     privacy = refused("how much an update counts follows from the others, without noise")
+    in_sums = needs_single("it compares each update with the others")
 
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
         late = [release.version - r.version for r in release.reports]

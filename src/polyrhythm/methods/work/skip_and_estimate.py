@@ -13,6 +13,7 @@ from polyrhythm.base.settings import Count
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Need, Outcome, Setup, Visit
 from polyrhythm.methods.privacy.effects import INSIDE, inside
+from polyrhythm.methods.secure_sum.effects import SumEffect, needs_single, works_in_sums
 from polyrhythm.methods.work.base import Plan, Substitute, WorkModifier
 from polyrhythm.methods.work.budgets import EPSILON, Budgets, Levels, part_of
 
@@ -95,6 +96,11 @@ class SkipAndEstimate(Skipping):
 
     privacy = inside("puts one vector of the client's own in the place of its update, before it is clipped")
 
+    def under_secagg(self) -> SumEffect:
+        if self.storage == "client":
+            return works_in_sums("sends a vector that a client keeps itself")
+        return needs_single("the server keeps the movements of clients", 'storage="client"')
+
     @property
     def substitutes(self) -> frozenset[SubstituteKind]:
         return frozenset({"movement", "silence"})
@@ -166,6 +172,7 @@ class SkipAndResendModel(Skipping):
     """
 
     privacy = inside("puts one vector of the client's own in the place of its update, before it is clipped")
+    in_sums = works_in_sums("sends a vector that a client keeps itself")
 
     @property
     def substitutes(self) -> frozenset[SubstituteKind]:

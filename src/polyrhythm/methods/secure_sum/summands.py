@@ -1,0 +1,101 @@
+"""What a client adds to a sum that hides it, and what the server reads of the sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.base.messages import Facts, Fault
+from polyrhythm.base.vectors import Layout
+from polyrhythm.methods.answers import Answers
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.secure_sum import fixed_point
+from polyrhythm.methods.secure_sum.secagg import Secagg
+from polyrhythm.methods.weighing import Scaling
+
+KEY = Secagg.label()
+"""Of the part, among the states and extras of mechanisms."""
+
+
+def part_of(recipe: Answers) -> Secagg:
+    """The part that hides single updates, in a recipe of which the server knows sums only."""
+    assert isinstance(recipe.compression, Secagg)
+    return recipe.compression
+
+
+def bound_of(recipe: Answers) -> float:
+    """B: the largest entry that a client may add to the sum; none is larger than a clipped update is long."""
+    longest = recipe.releasing.longest
+    clipped = longest is not None and (recipe.releasing.private or not recipe.scalings)
+    return longest if clipped and longest is not None else part_of(recipe).limit
+
+
+def steps_of(recipe: Answers, setup: Setup) -> float:
+    """s: steps to a unit of the weights.
+
+    Raises:
+        UserError: a sum of so many, with entries so large, leaves too few.
+    """
+    return fixed_point.scale_for(recipe.most_in_a_sum(setup), bound_of(recipe))
+
+
+def largest_of(recipe: Answers, setup: Setup) -> float:
+    """The largest whole number that a client adds to a sum; infinity where single updates are sent."""
+    return steps_of(recipe, setup) * bound_of(recipe) if recipe.sums_only else math.inf
+
+
+def summand(recipe: Answers, setup: Setup, layout: Layout, facts: Facts, most: int, update: Tensor) -> Tensor | Fault:
+    """What a client adds, int32 [parameters that travel]; or why it adds nothing.
+
+    Args:
+        recipe: the method.
+        setup: what is fixed for the run.
+        layout: of what travels.
+        facts: of the visit.
+        most: max n_i.
+        update: [P].
+    """
+    scale = 1.0
+    for _, scaling in recipe.of(Scaling):
+        scale *= scaling.alone(facts)
+    bound = bound_of(recipe)
+    weight = recipe.releasing.alone(facts, recipe.sharing.alone(facts, most), scale, update)
+    values = torch.cat([update.narrow(0, s.offset, s.size) for s in layout.segments]).to(torch.float64)
+    if recipe.releasing.private and not bool(torch.isfinite(values).all()):
+        values, weight = torch.zeros_like(values), 1.0  # refused, it would change who else is in the version
+    whole = fixed_point.rounded(values * weight, steps_of(recipe, setup), bound * (1 + 1e-6))
+    if whole is not None:
+        return whole
+    if not bool(torch.isfinite(values).all()):
+        return Fault("not_finite", "not a finite number in the update, as the client says")
+    largest = float((values * weight).abs().max())
+    return Fault("too_far", f"an entry of {largest:.3g} to add to a sum, where {bound:g} is the limit")
+
+
+def total(recipe: Answers, setup: Setup, layout: Layout, numbers: np.ndarray) -> Tensor:
+    """The sum as a vector, float64 [P]: zero where nothing travels.
+
+    Args:
+        recipe: the method.
+        setup: what is fixed for the run.
+        layout: of what travels.
+        numbers: the sum, uint32 [parameters that travel].
+    """
+    values, vector, place = fixed_point.read(numbers, steps_of(recipe, setup)), layout.zeros().to(torch.float64), 0
+    for segment in layout.segments:
+        vector.narrow(0, segment.offset, segment.size).copy_(values[place : place + segment.size])
+        place += segment.size
+    return vector
+
+
+def counted(recipe: Answers, facts: Sequence[Facts], shares: Sequence[float], most: int) -> float:
+    """By what the sum is divided to be the mean: sum_i w_i, over what all scales have in common; 0 for nobody."""
+    weights = sum(recipe.sharing.alone(f, most) for f in facts)
+    for _, scaling in recipe.of(Scaling):
+        common = scaling.together(facts, shares)
+        weights = weights / common if common else 0.0
+    return weights
