@@ -7,10 +7,13 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, final
 
+import torch
 from torch import Tensor
 
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.simulation.client_store.vector_files import StoredTensor, VectorFiles, vectors, with_vectors
+
+_LARGE = 2**25  # bytes from which the system gives a block of its own (`base.threads`)
 
 
 @final
@@ -74,7 +77,7 @@ class LruCache:
         if held:
             self._held[key] = held
         if any(isinstance(v, Tensor) for v in large):
-            self._admit(key, value)
+            self._admit(key, self._compact(value))
         else:
             self._named[key] = value
 
@@ -114,6 +117,28 @@ class LruCache:
 
     def _large(self, value: Any) -> list[Tensor | StoredTensor]:
         return [v for v in vectors(value) if isinstance(v, StoredTensor) or v.nbytes >= self._least]
+
+    def _compact(self, value: Any) -> Any:
+        """A value whose vectors fill gaps between others.
+
+        Torch asks for aligned memory, and in glibc before 2.38 the gap that such a block leaves is too small for the
+        next one of its size: what stays then takes twice its bytes, since what lay beside it is never used again.
+        Memory that numpy asks for takes these gaps.
+        """
+        made: dict[int, Tensor] = {}
+
+        def compact(vector: Tensor | StoredTensor) -> Tensor | StoredTensor:
+            if (
+                isinstance(vector, StoredTensor)
+                or not self._least <= vector.nbytes < _LARGE
+                or vector.dtype == torch.bfloat16
+            ):
+                return vector
+            if self._files.place_of(vector) is not None:
+                return vector  # known by its identity
+            return made.setdefault(id(vector), torch.from_numpy(vector.numpy().copy()))
+
+        return with_vectors(value, compact)
 
     def _on_shelf(self, key: int, value: Any) -> Any:
         """A value with places for its large vectors, which are written if need be and held."""
