@@ -211,6 +211,11 @@ def layers(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), 12), nn.ReLU(), nn.Linear(12, outputs))
 
 
+def exits(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """Three small layers with an exit behind each."""
+    return pr.models.build("mlp-exits", shape, outputs, hidden=(12, 12, 8))
+
+
 DEFAULTS: Mapping[str, Any] = {
     "federation": blobs,
     "model": "logistic",
@@ -240,6 +245,7 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "centralised": {"recipe": pr.centralised(epochs=1, batch=10, momentum=0.9)},
     "clustered_sampling": {"recipe": pr.clustered_sampling(**SMALL)},
     "curriculum_fl": {"recipe": pr.curriculum_fl(**SMALL)},
+    "depthfl": {"recipe": pr.depthfl(**SMALL, depth=(1, 2, 3)), "model": exits},
     "divfl": {"recipe": pr.divfl(**SMALL)},
     "f3ast": {"recipe": pr.f3ast(**SMALL, beta=0.2), "fleet": COMES_AND_GOES, "rounds": 6},
     "fadas": {"recipe": pr.fadas(concurrency=4, buffer=1, epochs=1, batch=5), "fleet": TIERS, "rounds": 10},
@@ -271,6 +277,7 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "lg_fedavg": {"recipe": pr.lg_fedavg(**SMALL), "federation": held_out, "model": layers},
     "federated_dropout": {"recipe": pr.federated_dropout(**SMALL, ratio=0.5), "model": layers},
     "fedrolex": {"recipe": pr.fedrolex(**SMALL, ratio=(1.0, 0.5)), "model": layers},
+    "fiarse": {"recipe": pr.fiarse(**SMALL, ratio=(1.0, 0.5, 0.25)), "model": layers},
     "heterofl": {"recipe": pr.heterofl(**SMALL, ratio=(1.0, 0.5, 0.25)), "model": layers},
     "local_only": {"recipe": pr.local_only(cohort=6, epochs=1, batch=5), "federation": held_out},
     "mifa": {"recipe": pr.mifa(**SMALL)},
@@ -405,6 +412,16 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "random_epochs": {"recipe": BASE | pr.parts.random_epochs(epochs=2, spread=1)},
     "random_resize": {"recipe": BASE | pr.parts.random_resize(up=0.5, down=0.5)},
     "rate_sampling": {"recipe": BASE | pr.parts.rate_sampling(beta=0.5), "rounds": 6},
+    "largest_weights": {
+        "model": Normalised,
+        "recipe": BUFFERED | pr.parts.largest_weights(ratio=(1.0, 0.4)),
+        "fleet": TIERS,
+    },
+    "depth_prefix": {
+        "model": exits,
+        "recipe": BUFFERED | pr.parts.depth_prefix(depth=(1, 3), distillation=0.5, ramp=2),
+        "fleet": TIERS,
+    },
     "random_width": {
         "recipe": BASE | pr.parts.random_width(ratio=(1.0, 0.5), shared=True) | pr.parts.server_adam(),
         "model": layers,
@@ -523,6 +540,7 @@ PARTITIONS: Mapping[str, pr.data.Partition] = {
 MODELS: Mapping[str, dict[str, Any]] = {
     "logistic": {"federation": digits},
     "multilabel-logistic": {"federation": tags},
+    "mlp-exits": {},
     "mlp": {"engine": "auto", "recipe": pr.fedavg(cohort=3, epochs=1, batch=10)},
     "ccfl-mlp": {},
     "lenet5": {"federation": images, "engine": "native"},
@@ -540,7 +558,7 @@ SLOW = {"model resnet9"}
 """Runs that take longer than a second."""
 QUICK_TO_KILL = {"recipe scaffold", "rolling, coming and going", "all kinds of faults"}
 """Of those that are killed, which takes a process each, the ones that are always tried."""
-TOO_LARGE = {"alexnet", "vgg11", "resnet18", "resnet50"}
+TOO_LARGE = {"alexnet", "vgg11", "resnet18", "resnet18-exits", "resnet50"}
 """Models that take seconds to make and to step; their layers are those of others."""
 
 OTHERS: Mapping[str, dict[str, Any]] = {
@@ -720,11 +738,12 @@ def runs() -> Mapping[str, Golden]:
 
 NODES = (
     *("recipe fedavg", "recipe optimal_sampling", "recipe scaffold", "part compress_int8"),
-    *("recipe fedrolex", "part width_prefix", "recipe fedrep"),
+    *("recipe fedrolex", "part width_prefix", "recipe fedrep", "recipe fiarse", "recipe depthfl"),
 )
 WAYS: Mapping[str, tuple[str, ...]] = {
     "in processes": (
         *("recipe fedrolex", "part random_width", "widths in the native engine"),
+        *("part largest_weights", "part depth_prefix"),
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe moon", "recipe alt", "part curriculum"),
         *("part compress_top_k", "part partial_work", "all kinds of faults", "native engine"),
         *("recipe optimal_sampling", "recipe fedlalr", "recipe fedrep", "part personal_copy", "part personal_layers"),
@@ -734,6 +753,8 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "in threads": ("widths in the native engine", "native engine", "native engine, rolling", "model lenet5"),
     "on Ray": (
         "recipe fedrolex",
+        "recipe fiarse",
+        "recipe depthfl",
         "recipe scaffold",
         "recipe fedbuff",
         "recipe alt",
@@ -745,7 +766,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     ),
     "killed and resumed": (
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe mifa", "recipe oort", "recipe alt"),
-        "widths, batch normalisation",
+        *("widths, batch normalisation", "part largest_weights", "part depth_prefix"),
         *("rolling, coming and going", "all kinds of faults", "memories in files", "optimisers that are kept"),
         *("part compress_int8", "part client_curriculum", "batch normalisation", "recipe f3ast", "recipe divfl"),
         *("recipe fedawe", "recipe optimal_sampling", "recipe refl"),
@@ -760,7 +781,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     ),
     "finished and extended": ("recipe fedavg", "recipe feddyn", "recipe fedbuff", "part server_adam", "part dp"),
     "replayed": (
-        *("recipe heterofl", "part rolling_window"),
+        *("recipe heterofl", "part rolling_window", "part largest_weights", "recipe depthfl"),
         *("recipe fedavg", "recipe scaffold", "recipe fedbuff", "recipe afl", "recipe mifa", "all kinds of faults"),
         *("recipe f3ast", "recipe divfl", "recipe fedawe", "recipe optimal_sampling"),
         *("rolling, coming and going", "a deadline, faults and over-selection", "part compress_top_k"),

@@ -160,7 +160,14 @@ NOT_FROM_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("runs/files.py", "runs/recorder.py", "runs/database_writer.py", "cli/encoding.py"), _WRITES),
     **dict.fromkeys(("cli/guard.py",), _WRITES),
     **dict.fromkeys(
-        ("core/training.py", "core/personal.py", "engines/around.py", "engines/proof.py", "engines/repeating.py"),
+        (
+            "core/training.py",
+            "core/personal.py",
+            "engines/around.py",
+            "engines/proof.py",
+            "engines/repeating.py",
+            "engines/sparse.py",
+        ),
         _NO_FILE,
     ),
     "base/origin.py": "what the build has written",

@@ -38,6 +38,7 @@ from .methods.papers import ccfl as ccfl
 from .methods.papers import centralised as centralised
 from .methods.papers import clustered_sampling as clustered_sampling
 from .methods.papers import curriculum_fl as curriculum_fl
+from .methods.papers import depthfl as depthfl
 from .methods.papers import ditto as ditto
 from .methods.papers import divfl as divfl
 from .methods.papers import f3ast as f3ast
@@ -68,6 +69,7 @@ from .methods.papers import fedrolex as fedrolex
 from .methods.papers import fedstale as fedstale
 from .methods.papers import fedvarp as fedvarp
 from .methods.papers import fedyogi as fedyogi
+from .methods.papers import fiarse as fiarse
 from .methods.papers import heterofl as heterofl
 from .methods.papers import lg_fedavg as lg_fedavg
 from .methods.papers import local_only as local_only

@@ -1,6 +1,8 @@
 """Every part that can be piped onto a recipe, under the name it has in TOML and on the command line."""
 
 from polyrhythm.methods.capacity.base import Whole as whole
+from polyrhythm.methods.capacity.depth_prefix import DepthPrefix as depth_prefix
+from polyrhythm.methods.capacity.largest_weights import LargestWeights as largest_weights
 from polyrhythm.methods.capacity.random_width import RandomWidth as random_width
 from polyrhythm.methods.capacity.rolling_window import RollingWindow as rolling_window
 from polyrhythm.methods.capacity.width_prefix import WidthPrefix as width_prefix
@@ -113,6 +115,7 @@ __all__ = [
     "curriculum",
     "deadline",
     "delay_adaptive_step",
+    "depth_prefix",
     "diverse_sampling",
     "dp",
     "dynamic_regularisation",
@@ -124,6 +127,7 @@ __all__ = [
     "from_current",
     "geometric_median",
     "global_model",
+    "largest_weights",
     "last_models",
     "last_received",
     "last_updates",

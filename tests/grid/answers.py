@@ -13,6 +13,8 @@ import numpy as np
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Settings
 from polyrhythm.methods.capacity.base import Whole
+from polyrhythm.methods.capacity.depth_prefix import DepthPrefix
+from polyrhythm.methods.capacity.largest_weights import LargestWeights
 from polyrhythm.methods.capacity.random_width import RandomWidth
 from polyrhythm.methods.capacity.rolling_window import RollingWindow
 from polyrhythm.methods.capacity.width_prefix import WidthPrefix
@@ -181,6 +183,8 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (WidthPrefix(ratio=(1.0, 0.5)),),
         (RollingWindow(ratio=0.4),),
         (RandomWidth(ratio=(0.8, 0.4)),),
+        (LargestWeights(ratio=(1.0, 0.3)),),
+        (DepthPrefix(depth=(1, 2)),),
     ),
 }
 ANSWERS = tuple(QUESTIONS.values())

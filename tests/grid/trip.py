@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
@@ -41,8 +41,8 @@ class Scored(Shard):
 class FleetState:
     """Four clients with a tiny model; one engine for all runs, since it must remember nothing."""
 
-    def __init__(self, net: str) -> None:
-        federation = Federation(net=net)
+    def __init__(self, net: str, along: Literal["widths", "depth", "magnitude"] = "widths") -> None:
+        federation = Federation(net="normalised exits" if along == "depth" else net, along=along)
         self.engine: TorchEngine = federation.engine()
         self.setup: Setup = federation.setup(VERSIONS)
         self.roster = federation.roster()
@@ -84,7 +84,7 @@ def travel(
         kept: what becomes of every state from one event to the next.
         careful: whether to assert that neither core changes what it is given.
     """
-    here, trip, memories = world(net), Trip(), dict[int, Memory]()
+    here, trip, memories = world(net, recipe.capacity.cuts), Trip(), dict[int, Memory]()
     server = Server(recipe=recipe, setup=here.setup, layout=here.engine.layout)
     turn = server.begin(here.initial.weights, here.initial.buffers, here.roster)
     waiting: list[Assignment] = [*turn.assignments]

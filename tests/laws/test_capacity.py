@@ -53,7 +53,7 @@ def mask_of(portion: Portion | None, size: int) -> Tensor:
     kind=st.sampled_from(KINDS),
     others=st.sampled_from(((), (Momentum(),), (NormalisedAveraging(), Int8()))),
     broken_by={
-        "half of it": swap(Widths, "ratio_of", lambda self, setup, client, version: 0.5),
+        "half of it": swap(Widths, "level_of", lambda self, setup, client, version: 0.5),
     },
 )
 def test_whoever_holds_all_of_the_model_is_as_in_fedavg(
@@ -186,7 +186,7 @@ def test_where_nobody_holds_a_coordinate_the_server_takes_no_step(trial: Trial, 
     story = run(trial.recipe(part, step), trial.federation, versions=5)
     key = step.label()
     for version, (before, after) in enumerate(zip(story.states, story.states[1:], strict=False)):
-        axes = trial.federation.setup(None).axes
+        axes = _axes(trial.federation.net, torch.float32)
         assert axes is not None
         nobody = ~mask_of(window(axes, 0.4, version), len(before.weights))
         assert same(after.weights[nobody], before.weights[nobody])

@@ -444,6 +444,8 @@ REFUSED = {
         "fedlalr",
         "refl",
         "heterofl",
+        "fiarse",
+        "depthfl",
         "fedrolex",
         "federated_dropout",
     ),

@@ -5,17 +5,19 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.base.axes import Axes
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Assignment, Event, Report
-from polyrhythm.base.portions import Axes, Portion
+from polyrhythm.base.portions import Cuts, Portion
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState, Memory
@@ -28,6 +30,8 @@ from polyrhythm.fleet import Fleet, FleetState
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import Invitation, Invitations
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.models.exits import WithExits, depths_of
+from polyrhythm.models.magnitudes import magnitudes_of
 from polyrhythm.models.tasks import task
 from polyrhythm.models.widths import axes_of
 from polyrhythm.simulation.roster import OpenRoster
@@ -126,7 +130,7 @@ class Spy:
 
     def _noting(self, engine: TorchEngine) -> TorchEngine:
         """An engine, and those of parts of its model, that note their batches."""
-        begin, step, narrow = engine.open, engine.step, engine.narrowed
+        begin, step, narrow = engine.open, engine.step, getattr(engine, "narrowed", None)
         current: list[list[int]] = []
         parts = dict[int, TorchEngine]()
 
@@ -140,6 +144,7 @@ class Spy:
             return step(inputs, targets, positions, *rest)
 
         def narrowed(portion: Portion, scale: float = 1.0) -> TorchEngine:
+            assert narrow is not None
             part = narrow(portion, scale)
             if id(part) not in parts:
                 parts[id(part)] = self._noting(part)
@@ -156,10 +161,26 @@ class Spy:
         return shard
 
 
+def with_exits(count: int, norm: type[nn.Module] = nn.Identity) -> nn.Module:
+    """So many blocks, with an exit behind each."""
+    widths = (FEATURES, *(HIDDEN,) * count)
+    blocks = [nn.Sequential(nn.Linear(a, b), norm(b), nn.Tanh()) for a, b in itertools.pairwise(widths)]
+    return WithExits(blocks, [nn.Linear(HIDDEN, CLASSES) for _ in range(count)])
+
+
+OTHERS: dict[str, Callable[[], nn.Module]] = {
+    "odd": Odd,
+    "hazy": Hazy,
+    "one exit": lambda: with_exits(1),
+    "exits": lambda: with_exits(3),
+    "normalised exits": lambda: with_exits(3, nn.BatchNorm1d),
+}
+
+
 @functools.cache
 def _net(name: str, dtype: torch.dtype) -> nn.Module:
     with seeded_torch(0, "init", name):
-        return ({"odd": Odd, "hazy": Hazy} | NETS)[name]().to(dtype)
+        return (OTHERS | NETS)[name]().to(dtype)
 
 
 def _axes(name: str, dtype: torch.dtype) -> Axes | None:
@@ -194,11 +215,12 @@ class Federation:
 
     Args:
         sizes: samples of each client.
-        net: one of `NETS`, "odd" or "hazy".
+        net: one of `NETS` or `OTHERS`.
         dtype: of the model and the inputs.
         seed: the experiment's seed; the data do not depend on it.
         eligible: who may be invited; None for all.
         fleet: their devices.
+        along: what the model is cut along, where clients train parts of it.
     """
 
     sizes: tuple[int, ...] = (5, 12, 7, 9)
@@ -207,6 +229,15 @@ class Federation:
     seed: int = 0
     eligible: tuple[int, ...] | None = None
     fleet: Fleet = field(default_factory=Fleet)
+    along: Literal["widths", "depth", "magnitude"] = "widths"
+
+    def cuts(self) -> Cuts | None:
+        """Along what the model is cut; None of one that cannot be."""
+        if self.along == "magnitude":
+            return magnitudes_of(self.module(), self.engine().layout)
+        if self.along == "depth":
+            return depths_of(self.module(), torch.linspace(-1, 1, 2 * FEATURES, dtype=self.dtype).view(2, FEATURES))
+        return _axes(self.net, self.dtype)
 
     def module(self) -> nn.Module:
         """The initial model, to look at and not to change."""
@@ -236,7 +267,7 @@ class Federation:
             total_rounds=versions,
             seed=self.seed,
             eligible=None if self.eligible is None else len(self.eligible),
-            axes=_axes(self.net, self.dtype),
+            cuts=self.cuts(),
             places=tuple((segment.offset, segment.size) for segment in layout.segments),
             steady=self.fleet.steady,
             most_samples=max(self.sizes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,16 +15,20 @@ from laws.selecting import Present, call, setup, who
 from laws.selecting import report as told
 from laws.test_asynchrony import SIZES
 from laws.world import Federation, Shard, run
+from polyrhythm.base.axes import Along, Axes, Axis
+from polyrhythm.base.magnitudes import Magnitudes
 from polyrhythm.base.messages import Report
-from polyrhythm.base.portions import Along, Axes, Axis
 from polyrhythm.base.vectors import laid_out
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.personal import used
 from polyrhythm.core.portions import over_holders
 from polyrhythm.core.versions import facts_of
 from polyrhythm.core.visit_plan import visit_of
+from polyrhythm.engines.sparse import masking
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.capacity.base import Widths
+from polyrhythm.methods.capacity.depth_prefix import DepthPrefix
+from polyrhythm.methods.capacity.largest_weights import largest
 from polyrhythm.methods.capacity.rolling_window import RollingWindow
 from polyrhythm.methods.capacity.width_prefix import WidthPrefix
 from polyrhythm.methods.client_momentum import ClientMomentum
@@ -51,6 +56,7 @@ from polyrhythm.methods.release.unlike_updates import UnlikeUpdates
 from polyrhythm.methods.server_step import Extrapolation
 from polyrhythm.methods.shared_moments import SharedMoments
 from polyrhythm.methods.weighing import Equal, Staleness
+from polyrhythm.models.distillation import sum_of_exits
 from polyrhythm.models.tasks import task
 
 SETUP = Setup(size=1, dtype=torch.float64, population=3, total_rounds=None, seed=0)
@@ -494,7 +500,7 @@ def test_units_of_a_width_of_four_by_hand(part: Widths, version: int, kept: list
     axes = replace(
         AXES, axes=(Axis("weight", 4),), layout=laid_out([("weight", (4,), torch.float64)], [], torch.float64)
     )
-    portion = part.portion(replace(SETUP, axes=axes), 0, 0, version)
+    portion = part.portion(replace(SETUP, cuts=axes), 0, 0, version)
     assert portion is not None
     assert portion.kept[0].tolist() == kept
     assert portion.mask[:4].nonzero()[:, 0].tolist() == kept
@@ -510,14 +516,52 @@ def test_units_of_a_width_of_four_by_hand(part: Widths, version: int, kept: list
     ],
 )
 def test_ratios_are_dealt_by_hand(part: Widths, expected: list[float]) -> None:
-    setup = replace(SETUP, population=4, ratios=(0.25, 1.0, 0.5, 0.5))
-    assert [part.ratio_of(setup, client, 0) for client in range(4)] == expected
+    setup = replace(SETUP, population=4, levels=(0.25, 1.0, 0.5, 0.5))
+    assert [part.level_of(setup, client, 0) for client in range(4)] == expected
 
 
 def test_ratios_that_are_dealt_at_random_are_as_many_of_each() -> None:
     setup = replace(SETUP, population=10)
     fixed, redrawn = (WidthPrefix(ratio=(1.0, 0.5), redrawn=again) for again in (False, True))
-    dealt = [[part.ratio_of(setup, c, v) for c in range(10)] for part in (fixed, redrawn) for v in range(3)]
+    dealt = [[part.level_of(setup, c, v) for c in range(10)] for part in (fixed, redrawn) for v in range(3)]
     assert all(sorted(ratios) == [0.5] * 5 + [1.0] * 5 for ratios in dealt)
     assert dealt[0] == dealt[1] == dealt[2]
     assert dealt[3] != dealt[4]
+
+
+def test_the_largest_weights_by_hand() -> None:
+    """w = (3, -1, 1/2, 2), half of them: 3 and 2 are held, theta = 2, 1 + 12 / 25 = 1.48, 1 + 8 / 16 = 1.5."""
+    layout = laid_out([("weight", (4,), torch.float64)], [], torch.float64)
+    weights = layout.zeros()
+    weights[:4] = torch.tensor([3.0, -1.0, 0.5, 2.0], dtype=torch.float64)
+    portion = largest(Magnitudes(layout, ((0, 4),)), weights, 0.5)
+    assert portion is not None
+    assert portion.mask.nonzero()[:, 0].tolist() == [0, 3]
+    assert portion.threshold == 2.0
+    inside, factor = masking(weights[:4], torch.ones(4, dtype=torch.bool), portion.threshold)
+    assert inside.tolist() == [True, False, False, True]
+    assert factor.tolist() == pytest.approx([1.48, 0, 0, 1.5])
+
+
+def test_what_a_pass_uses_of_other_weights_by_hand() -> None:
+    """What is not ranked is used whatever it is, with its own gradient; and with theta = 0 everything is."""
+    weights, ranked = torch.tensor([0.0, 0.5, -4.0]), torch.tensor([False, True, True])
+    inside, factor = masking(weights, ranked, 1.0)
+    assert inside.tolist() == [True, False, True]
+    assert factor.tolist() == pytest.approx([1.0, 0.0, 1 + 8 / 25])
+    assert masking(weights, ranked, 0.0)[1].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_what_exits_learn_by_hand() -> None:
+    """p = (3/4, 1/4) and (1/2, 1/2), y = 0: ln 4/3 + ln 2, and w times KL(q || p) = (ln 4/3)/2 and KL(p || q)."""
+    exits = [torch.tensor([[math.log(3), 0.0]]), torch.zeros(1, 2)]
+    apart = math.log(4 / 3) / 2 + 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
+    for weight in (0.0, 1.0, 0.5):
+        found = sum_of_exits(task("classification"), exits, torch.tensor([0]), weight)
+        assert float(found) == pytest.approx(math.log(4 / 3) + math.log(2) + weight * apart, abs=1e-6)
+
+
+def test_how_much_exits_learn_from_each_other_by_hand() -> None:
+    weights = [DepthPrefix().exits(version) for version in (0, 150, 300, 900)]
+    assert weights == pytest.approx([0.0067379, 0.286505, 1.0, 1.0], abs=1e-6)
+    assert DepthPrefix(distillation=0.0).exits(300) == 0.0

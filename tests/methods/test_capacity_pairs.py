@@ -12,6 +12,7 @@ from torch import nn
 import polyrhythm as pr
 from laws.test_capacity import held
 from laws.world import Federation, play, run, same
+from polyrhythm.base.axes import Axes
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Settings
 from polyrhythm.config import names
@@ -19,7 +20,9 @@ from polyrhythm.engines.unsupported import Unlike
 from polyrhythm.experiments import parts_of_model
 from polyrhythm.fleet import Fleet
 from polyrhythm.fleet.parts import Device, Devices, Place
-from polyrhythm.methods.capacity.base import Widths
+from polyrhythm.methods.capacity.base import Levels
+from polyrhythm.methods.capacity.depth_prefix import DepthPrefix
+from polyrhythm.methods.capacity.largest_weights import LargestWeights
 from polyrhythm.methods.capacity.random_width import RandomWidth
 from polyrhythm.methods.capacity.rolling_window import RollingWindow
 from polyrhythm.methods.capacity.width_prefix import WidthPrefix
@@ -60,8 +63,10 @@ HALF = WidthPrefix(ratio=0.5)
     ],
     ids=lambda part: part.label(),
 )
-@pytest.mark.parametrize("part", [HALF, RollingWindow()], ids=lambda part: part.label())
-def test_what_needs_whole_models_is_refused(part: Widths, other: Settings) -> None:
+@pytest.mark.parametrize(
+    "part", [HALF, RollingWindow(), LargestWeights(), DepthPrefix()], ids=lambda part: part.label()
+)
+def test_what_needs_whole_models_is_refused(part: Levels, other: Settings) -> None:
     for one, two in ((part, other), (other, part)):
         with pytest.raises(UserError) as caught:
             EVERYBODY | one | two
@@ -77,18 +82,25 @@ def test_what_needs_whole_models_is_refused(part: Widths, other: Settings) -> No
         *("personal_mixture", "moreau_envelope", "meta_step"),
     ],
 )
-def test_what_is_a_clients_own_is_refused(own: str) -> None:
+@pytest.mark.parametrize("part", ["rolling_window", "largest_weights", "depth_prefix"])
+def test_what_is_a_clients_own_is_refused(part: str, own: str) -> None:
     with pytest.raises(UserError) as caught:
-        names.recipe(f"fedavg | {own} | rolling_window")
-    assert caught.value.found == f"rolling_window with {own.partition('(')[0]}"
+        names.recipe(f"fedavg | {own} | {part}")
+    assert caught.value.found == f"{part} with {own.partition('(')[0]}"
 
 
 @row("a part of the model × a client's momentum that is kept, a movement sent again")
 def test_what_goes_on_from_an_earlier_visit_needs_the_same_part() -> None:
     kept = fedavg(cohort=4, batch=4, momentum=0.9, keep_state=True)
-    for moving in (RollingWindow(), RandomWidth(), WidthPrefix(redrawn=True)):
+    for moving in (
+        RollingWindow(),
+        RandomWidth(),
+        WidthPrefix(redrawn=True),
+        LargestWeights(),
+        DepthPrefix(redrawn=True),
+    ):
         for recipe in (kept, EVERYBODY | SkipAndEstimate()):
-            with pytest.raises(UserError, match="width_prefix, with which"):
+            with pytest.raises(UserError, match="width_prefix or depth_prefix, with which"):
                 recipe | moving
     story = play(kept | HALF, Federation(), versions=2)
     portion = held(story, Federation(), 0, HALF)
@@ -130,7 +142,7 @@ def test_a_gradient_is_clipped_by_the_length_of_the_part() -> None:
 def test_groups_of_channels_stay_together() -> None:
     net = nn.Sequential(nn.Conv2d(1, 12, 1), nn.GroupNorm(4, 12), nn.Flatten(), nn.Linear(48, 3))
     axes = axes_of(net, torch.linspace(0, 1, 8).view(2, 1, 2, 2))
-    portion = HALF.of_ratio(axes, 0.5)
+    portion = HALF.of_level(axes, 0.5)
     assert portion is not None
     assert axes.axes[0].unit == 3
     assert dict(zip([s.name for s in portion.layout.segments], portion.layout.segments, strict=True))[
@@ -142,7 +154,7 @@ def test_groups_of_channels_stay_together() -> None:
 def test_a_narrow_layer_is_normalised_over_its_own_units() -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 3))
     axes = axes_of(net, torch.linspace(0, 1, 8).view(2, 4))
-    portion = HALF.of_ratio(axes, 0.5)
+    portion = HALF.of_level(axes, 0.5)
     assert portion is not None
     assert [s.shape for s in portion.layout.segments] == [(3, 4), (3,), (3,), (3,), (3, 3), (3,)]
 
@@ -205,12 +217,12 @@ def test_a_device_is_asked_for_what_its_part_needs() -> None:
     levels = (1.0, 0.5, 0.25)
     recipe = pr.fedavg(cohort=4, batch=8) | WidthPrefix(ratio=levels, by="memory")
     ready = prepared(model=two_layers, recipe=recipe)
-    assert ready.axes is not None
-    needs = [16 * p.layout.parameters for r in levels[1:] if (p := HALF.of_ratio(ready.axes, r)) is not None]
-    whole = 16 * ready.axes.layout.parameters
+    assert isinstance(ready.cuts, Axes)
+    needs = [16 * p.layout.parameters for r in levels[1:] if (p := HALF.of_level(ready.cuts, r)) is not None]
+    whole = 16 * ready.cuts.layout.parameters
     fleet = machines(memory=(whole, whole - 1, needs[1], needs[1] - 1))
     ready = prepared(model=two_layers, recipe=recipe, fleet=fleet)
-    assert ready.ratios == (1.0, 0.5, 0.25, 0.25)
+    assert ready.levels == (1.0, 0.5, 0.25, 0.25)
     assert ready.eligible.tolist() == [0, 1, 2]
     assert prepared(model=two_layers, recipe=pr.fedavg(), fleet=fleet).eligible.tolist() == [0]
     with pytest.raises(UserError, match="the most memory that any device has"):
@@ -222,7 +234,7 @@ def test_time_and_bytes_and_operations_are_those_of_the_part() -> None:
     fleet = machines(seconds=(0.01, 0.02, 0.04, 1.0))
     speed = WidthPrefix(ratio=(1.0, 0.5, 0.25), by="speed")
     ready = prepared(model=two_layers, recipe=pr.fedavg(cohort=4, batch=8) | speed, fleet=fleet)
-    assert ready.ratios == (1.0, 0.5, 0.25, 0.25)
+    assert ready.levels == (1.0, 0.5, 0.25, 0.25)
     _, cut = logged(model=two_layers, recipe=pr.fedavg(cohort=4, batch=8, epochs=1) | HALF, fleet=machines(), rounds=1)
     _, full = logged(model=two_layers, recipe=pr.fedavg(cohort=4, batch=8, epochs=1), fleet=machines(), rounds=1)
     inputs, outputs = 4, 3

@@ -264,6 +264,8 @@ def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: 
         "fedexp": {"sharing", "server_step"},
         "fedrolex": {"sharing", "capacity"},
         "heterofl": {"sharing", "capacity"},
+        "fiarse": {"sharing", "capacity"},
+        "depthfl": {"sharing", "capacity"},
         "fedstale": {"sharing", "modifiers"},
         "fedvarp": {"sharing", "modifiers"},
         "afl": {"modifiers", "sharing", "scalings", "release", "server_step"},

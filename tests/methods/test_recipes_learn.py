@@ -17,7 +17,8 @@ from polyrhythm.experiments.session import carry_out
 PERSONAL = {"apfl", "ditto", "fedavg_ft", "fedbabu", "fedper", "fedrep", "lg_fedavg"}
 EXEMPT = {"cc_fedavg", "local_only"} | (PERSONAL - {"apfl", "ditto", "fedavg_ft"}) | {"pfedme"}
 # A linear model has no width between two layers.
-PARTS = {"federated_dropout", "fedrolex", "heterofl"}
+PARTS = {"federated_dropout", "fedrolex", "fiarse", "heterofl"}
+EXITS = {"depthfl"}
 # A version of these is one update, where others take five or ten.
 VERSIONS = dict.fromkeys(("fedasync", "ace", "aced", "area"), 300)
 
@@ -35,7 +36,7 @@ def final_accuracy(name: str, model: str) -> float:
     return float(carry_out(prepare(experiment), [])["final_accuracy"])
 
 
-@pytest.mark.parametrize("name", sorted(RECIPES.keys() - EXEMPT - PARTS))
+@pytest.mark.parametrize("name", sorted(RECIPES.keys() - EXEMPT - PARTS - EXITS))
 def test_a_linear_model_learns(name: str) -> None:
     assert final_accuracy(name, "logistic") >= 0.80
 
@@ -45,8 +46,13 @@ def test_parts_of_a_model_learn(name: str) -> None:
     assert final_accuracy(name, "mlp") >= 0.80
 
 
+@pytest.mark.parametrize("name", sorted(EXITS))
+def test_exits_learn(name: str) -> None:
+    assert final_accuracy(name, "mlp-exits") >= 0.80
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(RECIPES.keys() - EXEMPT - PARTS))
+@pytest.mark.parametrize("name", sorted(RECIPES.keys() - EXEMPT - PARTS - EXITS))
 def test_the_default_model_learns(name: str) -> None:
     assert final_accuracy(name, "mlp") >= 0.80
 

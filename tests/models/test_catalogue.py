@@ -36,6 +36,11 @@ def lstm(inputs: int, hidden: int) -> int:
 
 LENET_TAIL = linear(120, 84) + linear(84, 10)
 ALEXNET_TAIL = convolution(192, 384, 3) + convolution(384, 256, 3) + convolution(256, 256, 3)
+EXITS = [
+    *((64, 64), (64, 128), (128, 256), (256, 512)),
+    *((128, 128), (128, 256), (256, 512)),
+    *((256, 256), (256, 512)),
+]
 CIFAR_ALEXNET = convolution(3, 64, 3) + convolution(64, 192, 3) + ALEXNET_TAIL
 FMNIST_ALEXNET = convolution(1, 64, 11) + convolution(64, 192, 5) + ALEXNET_TAIL
 
@@ -47,6 +52,17 @@ FMNIST_ALEXNET = convolution(1, 64, 11) + convolution(64, 192, 5) + ALEXNET_TAIL
         ("multilabel-logistic", (10_000,), 500, {}, linear(10_000, 500), 5_000_500),
         ("mlp", (1, 28, 28), 10, {}, linear(784, 200) + linear(200, 200) + linear(200, 10), 199_210),
         ("mlp", (1, 8, 8), 10, {}, linear(64, 200) + linear(200, 200) + linear(200, 10), 55_210),
+        (
+            "mlp-exits", (1, 8, 8), 10, {},
+            linear(64, 200) + 3 * linear(200, 200) + 4 * linear(200, 10), 141_640,
+        ),
+        (
+            "resnet18-exits", IMAGE, 10, {},
+            # The blocks are ResNet-18's; of bottlenecks a to b, each depthwise 3×3, pointwise, norm, twice.
+            11_173_962 - linear(512, 10) + 4 * linear(512, 10)
+            + sum(2 * 9 * a + a * a + 2 * a + a * b + 2 * b for a, b in EXITS) + 2 * (64 + 128 + 256),
+            12_098_664,
+        ),
         ("ccfl-mlp", (1, 28, 28), 10, {}, linear(784, 50) + linear(50, 10), 39_760),
         ("lenet5", (1, 28, 28), 10, {}, 156 + 2_416 + linear(256, 120) + LENET_TAIL, 44_426),
         ("lenet5", (1, 32, 32), 10, {}, 156 + 2_416 + linear(400, 120) + LENET_TAIL, 61_706),

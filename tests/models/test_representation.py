@@ -14,7 +14,7 @@ from polyrhythm.models.projection import Projected
 
 SAMPLES = {"char-lstm": ((6,), torch.arange(18).reshape(3, 6) % 10)}
 IMAGES = ((3, 32, 32), torch.linspace(-1, 1, 3 * 3 * 32 * 32).reshape(3, 3, 32, 32))
-SMALL = sorted(set(MODELS) - {"resnet50", "vgg11", "resnet9"})
+SMALL = sorted(set(MODELS) - {"resnet50", "vgg11", "resnet9", "mlp-exits", "resnet18-exits"})
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -39,6 +39,11 @@ def test_projection_falls_back_to_features_only_where_there_is_none(name: str) -
     assert torch.equal(representation, projected.projection(projected.encoder(inputs)))
     if name != "moon-cnn":
         assert torch.equal(locate(plain, "projection")(inputs)[1], locate(plain, "features")(inputs)[1])
+
+
+def test_a_projection_has_no_place_behind_several_exits() -> None:
+    with pytest.raises(UserError, match="WithExits has 4 exits"):
+        with_projection(MODELS["mlp-exits"])((5,), 3)
 
 
 def test_moon_reads_its_projection_before_any_relu() -> None:

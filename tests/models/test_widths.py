@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.base.axes import Axes, Narrower
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.flat_model import FlatModel
-from polyrhythm.base.portions import Axes, Portion
 from polyrhythm.models.catalogue import find
 from polyrhythm.models.narrowing import narrow
 from polyrhythm.models.widths import axes_of
@@ -101,7 +101,7 @@ def made(name: str) -> tuple[nn.Module, Tensor, Axes]:
     return module, inputs, axes_of(module, inputs)
 
 
-def some(axes: Axes) -> Portion:
+def some(axes: Axes) -> Narrower:
     """Every second unit of each axis."""
     portion = axes.portion([np.arange(0, axis.units, 2) for axis in axes.axes])
     assert portion is not None
@@ -130,7 +130,7 @@ def test_a_cut_copy_computes_what_the_whole_does_with_the_other_units_silenced(n
     assert torch.allclose(whole, cut, atol=1e-5)
 
 
-def silenced(axes: Axes, portion: Portion, vector: Tensor) -> Tensor:
+def silenced(axes: Axes, portion: Narrower, vector: Tensor) -> Tensor:
     """The weights with zeros wherever some of a place's axes are left out."""
     return torch.where(portion.mask, vector, 0.0)
 

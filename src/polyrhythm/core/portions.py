@@ -38,11 +38,23 @@ class Narrows(Protocol):
         """
 
 
-def portion_of(recipe: Recipe, setup: Setup, what: Assignment | Report) -> Portion | None:
-    """What a client holds on a visit; None if that is all of the model."""
+def portion_of(recipe: Recipe, setup: Setup, what: Assignment | Report, weights: Tensor) -> Portion | None:
+    """What a client holds on a visit; None if that is all of the model.
+
+    Args:
+        recipe: the method.
+        setup: what is fixed for the run.
+        what: the visit.
+        weights: that it was sent, [P].
+    """
     if recipe.capacity.whole:
         return None
-    return recipe.capacity.portion(setup, what.client, what.visit, what.version)
+    return recipe.capacity.portion(setup, what.client, what.visit, what.version, weights)
+
+
+def outline_of(recipe: Recipe, setup: Setup, what: Assignment) -> Portion | None:
+    """A portion of the shape of what a client holds on a visit; None if that is all of the model."""
+    return recipe.capacity.outline(setup, what.client, what.visit, what.version)
 
 
 @final
@@ -117,14 +129,14 @@ def narrowed(
     recipe: Recipe, setup: Setup, state: ClientState, assignment: Assignment, engine: Engine
 ) -> Narrowed | None:
     """A visit in the vectors of what its client holds; None if that is all of the model."""
-    portion = portion_of(recipe, setup, assignment)
+    portion = portion_of(recipe, setup, assignment, assignment.weights)
     if portion is None:
         return None
     assert isinstance(engine, Narrows), f"{type(engine).__name__} computes no part of a model"
     return Narrowed(
         portion=portion,
         engine=engine.narrowed(portion, recipe.capacity.scale(setup, assignment.client, assignment.version)),
-        setup=replace_unchecked(setup, size=portion.layout.size, axes=None),
+        setup=replace_unchecked(setup, size=portion.layout.size, cuts=None),
         before=state,
         sent=assignment,
     )

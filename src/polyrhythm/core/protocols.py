@@ -45,6 +45,9 @@ class Opening:
         reuse: whether frozen models' outputs will be asked for more often than once per sample and may be computed for
             all samples at once: true if nothing augments them and the visit makes at least one pass.
         seed: names what the network itself draws (dropout), for an engine that `NamesDraws`.
+        exits: where all exits of a model are trained, by how much they learn from each other; None where its outputs
+            alone are.
+        lacking: the classes that no sample of the client has, int64, if outputs for them count as 0 in training.
     """
 
     data: ClientData
@@ -53,6 +56,8 @@ class Opening:
     previous: Model | None
     reuse: bool
     seed: int = 0
+    exits: float | None = None
+    lacking: Tensor | None = None
 
 
 class Engine(Protocol):

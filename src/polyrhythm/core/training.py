@@ -108,6 +108,7 @@ class Training:
                 previous=self.state.previous,
                 reuse=not self.data.augmented and self.plan.in_all >= self.visit.epoch_steps,
                 seed=seed,
+                exits=recipe.capacity.exits(self.visit.version),
             )
         )
         return new_unchecked(

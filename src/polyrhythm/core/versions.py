@@ -169,7 +169,7 @@ class Versions:
             weights=state.weights,
             bases=tuple(state.past[r.version] for r in reports) if "base" in self.recipe.needs() else (),
             rate=self.recipe.rate(state.version, self.setup.total_rounds),
-            portions=self._portions(reports),
+            portions=self._portions(state, reports),
         )
 
     def _summed(self, release: Release, sum_: Opened, facts: list[Facts]) -> Release:
@@ -178,9 +178,14 @@ class Versions:
         total = self.layout.zeros().double() if sum_.total is None else sum_.total
         return replace_unchecked(release, total=total, counted=divided or 1.0)
 
-    def _portions(self, reports: tuple[Report, ...]) -> tuple[Portion | None, ...]:
+    def _portions(self, state: ServerState, reports: tuple[Report, ...]) -> tuple[Portion | None, ...]:
         """What each client held; empty if all held all of the model."""
-        found = tuple(portion_of(self.recipe, self.setup, report) for report in reports)
+        if self.recipe.capacity.whole:
+            return ()
+        remembers = "base" in self.recipe.needs()
+        sent = [state.past[report.version] if remembers else state.weights for report in reports]
+        pairs = zip(reports, sent, strict=True)
+        found = tuple(portion_of(self.recipe, self.setup, report, weights) for report, weights in pairs)
         return found if any(portion is not None for portion in found) else ()
 
     def _taken(

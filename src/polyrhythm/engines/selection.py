@@ -152,8 +152,8 @@ def _prove(engine: AnyEngine, work: Work) -> None:
 
 def _native(work: Work) -> Chosen:
     _check(work.module, work.samples, work.batch)
-    if work.recipe.capacity.scales:
-        raise Unsupported("what narrower layers give is scaled, for which there is no kernel")
+    if why := work.recipe.capacity.beyond_kernels:
+        raise Unsupported(f"{why}, for which there is no kernel")
     engine = NativeEngine(work.module, work.task, work.samples.shape)
     _finds(engine, work.recipe)
     return Chosen(engine=engine, kind="native", detail=extension().kernels()[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import final
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.base.flat_model import FlatModel
+from polyrhythm.base.magnitudes import Sparser
 from polyrhythm.base.module_copies import Hooks, copy_of, hang, hooks_of
 from polyrhythm.base.portions import Portion
 from polyrhythm.base.streams import seeded_torch
@@ -20,10 +21,13 @@ from polyrhythm.core.local_step import Computed, LocalRule, LocalSteps
 from polyrhythm.core.protocols import ClientData, Opening
 from polyrhythm.engines.fisher import Squares
 from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batches
+from polyrhythm.engines.sparse import SparseEngine
 from polyrhythm.methods.correction import Correction, Which
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.personal.guides import Slope
-from polyrhythm.models.narrowing import narrow
+from polyrhythm.models.distillation import sum_of_exits
+from polyrhythm.models.exits import watched
+from polyrhythm.models.parts import part_of
 from polyrhythm.models.representation import Tap, locate
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
@@ -51,7 +55,7 @@ class TorchEngine(LocalSteps):
         self._frozen_features: dict[tuple[Which, str], Tensor] = {}
         self.forward_samples = self._begun = 0  # samples of extra passes in the visit; steps that it has begun
         self._asked = 0  # gradients at other weights in the visit
-        self._parts: dict[tuple[tuple[int, ...], float], TorchEngine] = {}
+        self._parts: dict[tuple[Hashable, float], TorchEngine] = {}
 
     def __reduce__(self) -> tuple[Callable[..., TorchEngine], tuple[nn.Module, Task, torch.device, Hooks]]:
         module = self.given()
@@ -65,11 +69,13 @@ class TorchEngine(LocalSteps):
         """The same with another place for models that are not in training."""
         return TorchEngine(self.given(), self._task, device)
 
-    def narrowed(self, portion: Portion, scale: float = 1.0) -> TorchEngine:
-        """An engine of a part of the module, the same one for parts of the same sizes; see `core.portions.Narrows`."""
-        key = portion.sizes, scale
+    def narrowed(self, portion: Portion, scale: float = 1.0) -> TorchEngine | SparseEngine:
+        """An engine of a part of the module, the same one for parts of the same shape; see `core.portions.Narrows`."""
+        if isinstance(portion, Sparser):
+            return SparseEngine(self, portion)
+        key = portion.key, scale
         if key not in self._parts:
-            self._parts[key] = TorchEngine(narrow(self.given(), portion, scale), self._task, self._frozen_on)
+            self._parts[key] = TorchEngine(part_of(self.given(), portion, scale), self._task, self._frozen_on)
         return self._parts[key]
 
     @property
@@ -158,6 +164,7 @@ class TorchEngine(LocalSteps):
         with contextlib.ExitStack() as taps:
             seen = layers | ({watch} if watch is not None and self.one_mode else set())
             read = {layer: taps.enter_context(self._tap(layer).watch()) for layer in sorted(seen)}
+            exits = [] if self._exits is None else taps.enter_context(watched(self.module))
             outputs: Tensor = self.module(inputs)
         view = View(self, inputs, positions, {layer: read[layer](len(inputs)) for layer in read})
         pair = None
@@ -166,11 +173,19 @@ class TorchEngine(LocalSteps):
             pair = current, view.features("received", watch)
         loss = self._task.loss(outputs, targets)
         squared = self._squared(outputs, targets) if squares else None
-        total = self._task.objective(loss, outputs, targets)
+        if self._exits is None:
+            total = self._task.objective(loss, outputs, targets)
+        else:
+            total = sum_of_exits(self._task, exits, targets, self._exits)
         for term in terms:
             extra = term.term(view)
             total = total if extra is None else total + extra
         return Computed(loss.detach(), backward(total), pair, squared)
+
+    @property
+    def _exits(self) -> float | None:
+        """By how much this visit's exits learn from each other, if they are trained at all."""
+        return None if self._visit is None else self._visit.exits
 
     def _squared(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The squared loss of each sample, summed over a batch whose outputs are there anyway."""

@@ -125,7 +125,7 @@ def dry_run(prepared: Prepared, *, within: float = math.inf) -> DryRun:
     dry = _Dry(engine, layout, experiment.federation.train.augmented, metrics)
     driver = InlineDriver(
         recipe,
-        replace(prepared.setup, size=_SIZE, axes=None, places=()),
+        replace(prepared.setup, size=_SIZE, cuts=None, places=()),
         dry,
         lambda client: _Unread(data_of(client)),
         prepared.world(),

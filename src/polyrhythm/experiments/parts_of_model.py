@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import nn
 
-from polyrhythm.base.portions import Axes, Portion
+from polyrhythm.base.depths import Depths
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.portions import Cuts, Portion
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.proof import prove
 from polyrhythm.engines.selection import Chosen
@@ -17,39 +20,74 @@ from polyrhythm.fleet import Place
 from polyrhythm.fleet.parts import Device
 from polyrhythm.methods.footprint import least_memory
 from polyrhythm.methods.work.budgets import EPSILON
+from polyrhythm.models.exits import depths_of
 from polyrhythm.models.flops import Cost, count
-from polyrhythm.models.narrowing import narrow
+from polyrhythm.models.magnitudes import magnitudes_of
+from polyrhythm.models.parts import part_of
 from polyrhythm.models.widths import axes_of
 
 
-def axes(experiment: Experiment, chosen: Chosen) -> tuple[Chosen, Axes | None]:
+def cuts(experiment: Experiment, chosen: Chosen) -> tuple[Chosen, Cuts | None]:
     """Along what the model is cut, None where every client has all of it; and what computes its parts.
 
-    Engines of all widths are made and proven. Where one is not right, torch computes all of the run.
+    Engines of all levels are made and proven. Where one is not right, torch computes all of the run.
 
     Raises:
-        UserError: the model cannot be cut.
+        UserError: the model cannot be cut, or the task does not go with how its parts are trained.
     """
     capacity, samples = experiment.recipe.capacity, experiment.federation.train
     if capacity.whole:
         return chosen, None
+    _trains(experiment)
     inputs, _ = samples.batch(torch.arange(min(2, len(samples))))
-    found, engine = axes_of(chosen.engine.at_rest(), inputs), chosen.engine
+    found, engine = _found(experiment, chosen, inputs), chosen.engine
     batch = min(experiment.recipe.batch or 32, int(experiment.federation.sizes.max()))
-    for ratio in capacity.widths:
-        part = capacity.of_ratio(found, ratio)
+    for level in capacity.levels:
+        part = capacity.of_level(found, level)
         if part is None or not isinstance(engine, NativeEngine):
             continue
         try:
             prove(engine.narrowed(part), samples, batch=batch, layers=experiment.recipe.watches)
         except Unsupported as reason:
-            why_not = f"with {ratio:g} of each width, {reason}"
+            why_not = f"with {level:g} of each width, {reason}"
             reference = engine.reference
             return replace(chosen, engine=reference, kind="torch", detail="", refused="native", why_not=why_not), found
     return chosen, found
 
 
-def ratios(experiment: Experiment, chosen: Chosen, found: Axes | None) -> tuple[float, ...] | None:
+def _found(experiment: Experiment, chosen: Chosen, inputs: torch.Tensor) -> Cuts:
+    kind, engine = experiment.recipe.capacity.cuts, chosen.engine
+    if kind == "magnitude":
+        return magnitudes_of(engine.at_rest(), engine.layout)
+    return axes_of(engine.at_rest(), inputs) if kind == "widths" else _depths(experiment, engine.at_rest(), inputs)
+
+
+def _depths(experiment: Experiment, module: nn.Module, inputs: torch.Tensor) -> Depths:
+    found, deepest = depths_of(module, inputs), int(max(experiment.recipe.capacity.levels))
+    if deepest < found.exits:
+        own = experiment.recipe.capacity.label()
+        raise UserError(
+            f"{own} with no depth above {deepest}, and a model with {found.exits} exits",
+            expected=f"a client that holds all of it, of depth {found.exits} or more",
+            why="nobody would ever train its last blocks, which are in every prediction of the whole model",
+            fix=f"add the depth {found.exits}, or take a model with {deepest} exits",
+        )
+    return found
+
+
+def _trains(experiment: Experiment) -> None:
+    """Goes on if the task goes with how parts of the model are trained."""
+    capacity, task = experiment.recipe.capacity, experiment.aim
+    if capacity.exits(0) is not None and task.name not in ("classification", "next_character"):
+        raise UserError(
+            f"{capacity.label()} for the task {task.name}",
+            expected="classification or next_character, in which a sample has one class",
+            why="exits learn from the probabilities of classes that the others give",
+            fix="use such data, or a method that cuts in width",
+        )
+
+
+def levels(experiment: Experiment, chosen: Chosen, found: Cuts | None) -> tuple[float, ...] | None:
     """How much of the model each client's device can hold, where devices say so; of every client."""
     recipe = experiment.recipe
     if found is None or not recipe.capacity.by_device:
@@ -57,7 +95,7 @@ def ratios(experiment: Experiment, chosen: Chosen, found: Axes | None) -> tuple[
     devices, population = experiment.fleet.devices, experiment.federation.clients
     place = Place(population=population, seed=experiment.seed)
     machines = [devices.device(place, client) for client in range(population)]
-    widest = sorted(set(recipe.capacity.widths), reverse=True)
+    widest = sorted(set(recipe.capacity.levels), reverse=True)
     needs = {ratio: memory_of(experiment, found, ratio) for ratio in widest}
     if recipe.capacity.by_device == "memory":
         able = [[r for r in widest if m.memory is None or needs[r] <= m.memory] for m in machines]
@@ -65,7 +103,7 @@ def ratios(experiment: Experiment, chosen: Chosen, found: Axes | None) -> tuple[
     flops = cost_of(experiment, chosen, None).training
     seconds = [_seconds(machine, flops) for machine in machines]
     fastest = min(seconds)
-    share = {ratio: 1.0 if (part := recipe.capacity.of_ratio(found, ratio)) is None else part.share for ratio in widest}
+    share = {ratio: 1.0 if (part := recipe.capacity.of_level(found, ratio)) is None else part.share for ratio in widest}
     return tuple(next((r for r in widest if share[r] * own <= fastest * (1 + EPSILON)), widest[-1]) for own in seconds)
 
 
@@ -74,9 +112,9 @@ def _seconds(machine: Device, flops: int) -> float:
     return machine.seconds(1.0, 0.0, flops)
 
 
-def memory_of(experiment: Experiment, found: Axes, ratio: float) -> int:
+def memory_of(experiment: Experiment, found: Cuts, ratio: float) -> int:
     """What a visit with a ratio of the model needs in bytes, at the very least."""
-    part = experiment.recipe.capacity.of_ratio(found, ratio)
+    part = experiment.recipe.capacity.of_level(found, ratio)
     return least_memory(experiment.recipe, found.layout if part is None else part.layout)
 
 
@@ -85,5 +123,5 @@ def cost_of(experiment: Experiment, chosen: Chosen, part: Portion | None) -> Cos
     samples, aim = experiment.federation.train, experiment.aim
     inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
     engine = chosen.engine
-    module = engine.at_rest() if part is None else narrow(engine.at_rest(), part)
+    module = engine.at_rest() if part is None else part_of(engine.at_rest(), part)
     return count(module, inputs, lambda outputs: aim.loss(outputs, targets))

@@ -12,10 +12,10 @@ from typing import Any, final
 import numpy as np
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.portions import Axes
+from polyrhythm.base.portions import Cuts
 from polyrhythm.base.surroundings import plain_surroundings
 from polyrhythm.base.vectors import Layout
-from polyrhythm.core.portions import portion_of
+from polyrhythm.core.portions import outline_of
 from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holdings
 from polyrhythm.engines.selection import Chosen
@@ -58,8 +58,8 @@ class Prepared:
         eligible: the clients that can be invited, int64: they hold data, and their devices what a visit needs.
         groups: the eligible clients by group of like devices, where results by group are asked for; else empty.
         crew: who carries out visits.
-        axes: along what the model is cut, where clients train parts of it.
-        ratios: how much of it each client's device can hold, where devices say so.
+        cuts: along what the model is cut, where clients train parts of it.
+        levels: how much of it each client's device can hold, where devices say so.
         privacy: of clients; None where nobody is hidden.
     """
 
@@ -72,8 +72,8 @@ class Prepared:
     eligible: np.ndarray
     groups: Mapping[str, np.ndarray]
     crew: ExecutionPlan
-    axes: Axes | None = None
-    ratios: tuple[float, ...] | None = None
+    cuts: Cuts | None = None
+    levels: tuple[float, ...] | None = None
     privacy: Privacy | None = None
 
     @property
@@ -89,7 +89,7 @@ class Prepared:
     @property
     def setup(self) -> Setup:
         """What the cores need to know of the whole run."""
-        return setup_of(self.experiment, self.chosen.engine.layout, len(self.eligible), self.axes, self.ratios)
+        return setup_of(self.experiment, self.chosen.engine.layout, len(self.eligible), self.cuts, self.levels)
 
     def meter(self, layout: Layout | None = None, scope: Scope | None = None) -> Meter:
         """What measures visits.
@@ -103,7 +103,7 @@ class Prepared:
         if recipe.capacity.whole:
             return Meter(own, whole, scope, ceremony=sums.ceremony(recipe, setup, scope.shared(own)))
         packed = None if layout is None else recipe.compression.size
-        return Meter(own, whole, scope, functools.partial(portion_of, recipe, setup), of, packed)
+        return Meter(own, whole, scope, functools.partial(outline_of, recipe, setup), of, packed)
 
     @property
     def data_of(self) -> Holdings:
@@ -158,11 +158,11 @@ def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
     layout = chosen.engine.layout
     experiment.recipe.scope.own(layout)  # refuses names that are not in the model
     experiment.recipe.personal.fits(layout)
-    chosen, axes = parts_of_model.axes(experiment, chosen)
-    ratios = parts_of_model.ratios(experiment, chosen, axes)
-    needs = _memory_needed(experiment, chosen, axes, ratios)
+    chosen, cuts = parts_of_model.cuts(experiment, chosen)
+    levels = parts_of_model.levels(experiment, chosen, cuts)
+    needs = _memory_needed(experiment, chosen, cuts, levels)
     eligible = _eligible(experiment, needs)
-    sums.check(experiment, setup_of(experiment, layout, len(eligible), axes, ratios), layout)
+    sums.check(experiment, setup_of(experiment, layout, len(eligible), cuts, levels), layout)
     return Prepared(
         experiment=experiment,
         execution=execution,
@@ -173,9 +173,9 @@ def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
         eligible=eligible,
         groups=experiment.groups(eligible),
         crew=_crew(experiment, execution, chosen, len(eligible)),
-        axes=axes,
-        ratios=ratios,
-        privacy=privacy_of(experiment, setup_of(experiment, layout, len(eligible), axes, ratios), layout),
+        cuts=cuts,
+        levels=levels,
+        privacy=privacy_of(experiment, setup_of(experiment, layout, len(eligible), cuts, levels), layout),
     )
 
 
@@ -194,23 +194,23 @@ def _scores(experiment: Experiment) -> Scores:
 
 
 def _memory_needed(
-    experiment: Experiment, chosen: Chosen, axes: Axes | None, ratios: tuple[float, ...] | None
+    experiment: Experiment, chosen: Chosen, cuts: Cuts | None, levels: tuple[float, ...] | None
 ) -> np.ndarray:
     """What a visit of each client needs in bytes, at the very least, int64 [N]."""
     capacity, population = experiment.recipe.capacity, experiment.federation.clients
-    if axes is None:
+    if cuts is None:
         return np.full(population, least_memory(experiment.recipe, chosen.engine.layout))
-    of = {ratio: parts_of_model.memory_of(experiment, axes, ratio) for ratio in capacity.widths}
+    of = {level: parts_of_model.memory_of(experiment, cuts, level) for level in capacity.levels}
     setup = Setup(
-        size=axes.layout.size,
-        dtype=axes.layout.dtype,
+        size=cuts.layout.size,
+        dtype=cuts.layout.dtype,
         population=population,
         total_rounds=experiment.rounds,
         seed=experiment.seed,
-        ratios=ratios,
+        levels=levels,
     )
-    fixed = [capacity.fixed_ratio(setup, client) for client in range(population)]
-    return np.array([max(of.values()) if ratio is None else of[ratio] for ratio in fixed])
+    fixed = [capacity.fixed_level(setup, client) for client in range(population)]
+    return np.array([max(of.values()) if level is None else of[level] for level in fixed])
 
 
 def _eligible(experiment: Experiment, needs: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.base.portions import Axes
+from polyrhythm.base.portions import Cuts
 from polyrhythm.base.vectors import Layout
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.methods.mechanism import Setup
@@ -12,8 +12,8 @@ def setup_of(
     experiment: Experiment,
     layout: Layout,
     eligible: int,
-    axes: Axes | None = None,
-    ratios: tuple[float, ...] | None = None,
+    cuts: Cuts | None = None,
+    levels: tuple[float, ...] | None = None,
 ) -> Setup:
     """The setup of a run.
 
@@ -21,7 +21,7 @@ def setup_of(
         experiment: what is computed.
         layout: of the vectors.
         eligible: how many clients can be invited.
-        axes, ratios: as in `Setup`.
+        cuts, levels: as in `Setup`.
     """
     return Setup(
         size=layout.size,
@@ -33,7 +33,7 @@ def setup_of(
         eligible=eligible,
         places=tuple((segment.offset, segment.size) for segment in layout.segments),
         steady=experiment.fleet.steady,
-        axes=axes,
-        ratios=ratios,
+        cuts=cuts,
+        levels=levels,
         most_samples=max(1, int(experiment.federation.sizes.max())),
     )

@@ -25,7 +25,7 @@ from immutables import Map
 from torch import Tensor
 
 from polyrhythm.base.messages import Fault, Model, Report, State
-from polyrhythm.base.portions import Axes, Portion
+from polyrhythm.base.portions import Cuts, Portion
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.vectors import Spans
 from polyrhythm.methods.privacy.accounting import Sampling
@@ -72,8 +72,8 @@ class Setup:
         sampling: how clients come into versions, as accounting for privacy has it; in `server_start` of a recipe with
             `dp`.
         table: makes an empty table of vectors by client, which the server may keep; persistent, as a `Map` is.
-        axes: along which the model is cut, where clients train parts of it.
-        ratios: how much of the model each client's device can hold, where devices say so; of every client.
+        cuts: along what the model is cut, where clients train parts of it.
+        levels: how much of the model each client's device can hold, where devices say so; of every client.
         most_samples: max n_i, the samples of the client that holds most.
     """
 
@@ -89,8 +89,8 @@ class Setup:
     steady: bool = False
     sampling: Sampling | None = None
     table: Callable[[], Map[int, Tensor]] = field(default=Map, compare=False, repr=False)
-    axes: Axes | None = field(default=None, compare=False, repr=False)
-    ratios: tuple[float, ...] | None = field(default=None, repr=False)
+    cuts: Cuts | None = field(default=None, compare=False, repr=False)
+    levels: tuple[float, ...] | None = field(default=None, repr=False)
     most_samples: int = 1
 
     @property

@@ -316,6 +316,14 @@ def _parts_of_models_are_enough(recipe: Answers) -> None:
             why=f"{asking} goes by the client's last local model, and that is a part of a model here",
             fix=f"leave {own} out, or {asking}",
         )
+    if capacity.cuts == "magnitude" and (asked := recipe.needs() & {"fisher", "fisher_model"}):
+        asking = next(p.label() for p in parts if asked & p.needs())
+        raise UserError(
+            f"{own} with {asking}",
+            expected="one of the two",
+            why=f"{asking} asks for gradients of single samples, which are not to be had of single weights",
+            fix=f"leave {own} out, or {asking}",
+        )
     if capacity.static:
         return
     sending = next((p.label() for p in parts if isinstance(p, WorkModifier) and p.substitutes), None)
@@ -323,9 +331,9 @@ def _parts_of_models_are_enough(recipe: Answers) -> None:
         kept = sending or f"{recipe.optimiser.label()}(keep_state=true)"
         raise UserError(
             f"{own} with {kept}",
-            expected="width_prefix, with which a client holds the same part on all its visits",
+            expected="width_prefix or depth_prefix, with which a client holds the same part on all its visits",
             why=f"{kept} goes on from an earlier visit, and here that was with other coordinates",
-            fix=f"use width_prefix, or leave {kept} out",
+            fix=f"use one of these without redrawn, or leave {kept} out",
         )
 
 

@@ -10,6 +10,7 @@ from torch import nn
 from polyrhythm.base.consent import Trust, Wanted, imported
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.models.alexnet import alexnet
+from polyrhythm.models.exit_networks import mlp_exits, resnet18_exits
 from polyrhythm.models.lenet import lenet5, moon_cnn
 from polyrhythm.models.logistic import logistic, multilabel_logistic
 from polyrhythm.models.perceptron import ccfl_mlp, mlp
@@ -26,6 +27,7 @@ MODELS: Mapping[str, Builder] = MappingProxyType(
         "logistic": logistic,
         "multilabel-logistic": multilabel_logistic,
         "mlp": mlp,
+        "mlp-exits": mlp_exits,
         "ccfl-mlp": ccfl_mlp,
         "lenet5": lenet5,
         "moon-cnn": moon_cnn,
@@ -33,6 +35,7 @@ MODELS: Mapping[str, Builder] = MappingProxyType(
         "vgg11": vgg11,
         "resnet9": resnet9,
         "resnet18": resnet18,
+        "resnet18-exits": resnet18_exits,
         "resnet50": resnet50,
         "char-lstm": char_lstm,
     }

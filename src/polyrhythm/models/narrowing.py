@@ -8,13 +8,13 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.base.axes import Dim, Narrower
 from polyrhythm.base.module_copies import copy_of
-from polyrhythm.base.portions import Dim, Portion
 from polyrhythm.base.tensor_names import joined, named_parts
 from polyrhythm.base.vectors import Segment, Slot
 
 
-def narrow(module: nn.Module, portion: Portion, scale: float = 1.0) -> nn.Module:
+def narrow(module: nn.Module, portion: Narrower, scale: float = 1.0) -> nn.Module:
     """A copy of a module that has only the units of a portion, with their weights.
 
     Sizes that torch's own layers note down follow; a layer of one's own has to read them off its tensors.
@@ -66,7 +66,7 @@ def _cut(before: nn.Module, after: nn.Module) -> bool:
     return any(getattr(before, name, 0) != getattr(after, name, 0) for name in ("out_features", "out_channels"))
 
 
-def _by_name(portion: Portion, module: nn.Module) -> dict[str, Tensor]:
+def _by_name(portion: Narrower, module: nn.Module) -> dict[str, Tensor]:
     """The portion's tensors by name."""
     tensors = dict(module.named_parameters()) | dict(module.named_buffers())
     whole, axes = portion.axes.layout, portion.axes

@@ -63,6 +63,13 @@ def with_projection(
                 why="the head is put in the place of the output layer",
                 fix="end the network in an nn.Linear, or give it its own attribute `projection`",
             )
+        if len(getattr(network, "exits", ())) > 1:
+            raise UserError(
+                f"{type(network).__name__} has {len(network.exits)} exits",  # type: ignore[arg-type]
+                expected="a network with one output layer",
+                why="the head is put in the place of the output layer",
+                fix="take a network without exits",
+            )
         network.set_submodule(linears[-1], nn.Identity())
         return Projected(network, last.in_features, hidden or last.in_features, size, outputs)
 

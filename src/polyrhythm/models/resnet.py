@@ -127,10 +127,10 @@ class ResNet(nn.Module):
             self.maxpool = nn.Identity()
         self.bn1 = make_norm(64)
         self.relu = nn.ReLU()
-        self.layer1 = _layer(block, 64, 64, depths[0], 1, make_norm)
-        self.layer2 = _layer(block, 64 * block.expansion, 128, depths[1], 2, make_norm)
-        self.layer3 = _layer(block, 128 * block.expansion, 256, depths[2], 2, make_norm)
-        self.layer4 = _layer(block, 256 * block.expansion, 512, depths[3], 2, make_norm)
+        self.layer1 = residual_layer(block, 64, 64, depths[0], 1, make_norm)
+        self.layer2 = residual_layer(block, 64 * block.expansion, 128, depths[1], 2, make_norm)
+        self.layer3 = residual_layer(block, 128 * block.expansion, 256, depths[2], 2, make_norm)
+        self.layer4 = residual_layer(block, 256 * block.expansion, 512, depths[3], 2, make_norm)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.flatten = nn.Flatten()
         self.fc = nn.Linear(512 * block.expansion, outputs)
@@ -142,7 +142,7 @@ class ResNet(nn.Module):
         return outputs
 
 
-def _layer(
+def residual_layer(
     block: type[BasicBlock] | type[Bottleneck],
     inputs: int,
     width: int,
@@ -150,6 +150,7 @@ def _layer(
     stride: int,
     make_norm: Normaliser,
 ) -> nn.Sequential:
+    """Residual blocks one after the other, of which the first may halve the image."""
     first = block(inputs, width, stride, make_norm)
     return nn.Sequential(first, *(block(width * block.expansion, width, 1, make_norm) for _ in range(depth - 1)))
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from polyrhythm.base.portions import Along, Joined
-from polyrhythm.base.portions import Dim as FoundDim
+from polyrhythm.base.axes import Along, Joined
+from polyrhythm.base.axes import Dim as FoundDim
 
 
 @final

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from polyrhythm.base.axes import Axes, Axis, Narrower
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.module_copies import copy_of
-from polyrhythm.base.portions import Axes, Axis, Portion
 from polyrhythm.base.streams import seeded_torch, stream
 from polyrhythm.base.tensor_names import joined, named_parts
 from polyrhythm.models.calling import outputs_in
@@ -172,7 +172,7 @@ class Reordered:
 
     def __init__(self, axes: Axes) -> None:
         units = [stream(0, "init", "widths", n).permutation(a.units) for n, a in enumerate(axes.axes)]
-        self._axes, self._order = axes, Portion(axes, tuple(units))
+        self._axes, self._order = axes, Narrower(axes, tuple(units))
 
     def vector(self, vector: Tensor) -> Tensor:
         """A vector [P] in that order."""

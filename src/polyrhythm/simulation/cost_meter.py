@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import final
 
 from polyrhythm.base.frozen import new_unchecked
@@ -50,7 +50,7 @@ class Meter:
         if len(self._layout.buffers) < len(layout.buffers):
             self._shared = frozenset(slot.name for slot in self._layout.buffers)
         self._cost: Cost | None = None
-        self._costs: dict[tuple[int, ...], Cost] = {}
+        self._costs: dict[Hashable, Cost] = {}
 
     def load(self, assignment: Assignment, report: Report) -> Load:
         """The work in one visit."""
@@ -108,9 +108,9 @@ class Meter:
     def _cost_of(self, part: Portion | None) -> Cost:
         """Floating-point operations per sample, of all of the model or of a part."""
         if part is not None:
-            if part.sizes not in self._costs:
-                self._costs[part.sizes] = self._ask_of(part)
-            return self._costs[part.sizes]
+            if part.key not in self._costs:
+                self._costs[part.key] = self._ask_of(part)
+            return self._costs[part.key]
         if self._cost is None:
             self._cost = self._ask()
         return self._cost
@@ -120,7 +120,8 @@ class Meter:
             model, beside = self._whole.vector_bytes, _size(assignment.buffers)
         else:
             model, beside = self._vector(part), self._size(assignment.buffers, part)
-        return model + beside + self._beside(assignment.briefs, part)
+        indices = 0 if part is None else part.index_bytes
+        return model + beside + indices + self._beside(assignment.briefs, part)
 
     def _sent_up(self, report: Report, part: Portion | None) -> int:
         """What a report costs on the wire; a bare word that a client skips is one byte."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -36,7 +36,7 @@ from polyrhythm.methods.correction import Correction, ModelContrast, Push, Which
 from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.personal.guides import Slope
-from polyrhythm.models.narrowing import narrow
+from polyrhythm.models.parts import part_of
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
 
@@ -82,8 +82,8 @@ class NativeEngine(LocalSteps):
         self._features: dict[tuple[Which, str], Tensor] = {}
         self._step = 0
         self.forward_samples = 0
-        self._parts: dict[tuple[int, ...], NativeEngine] = {}
-        self._programs: dict[tuple[int, ...], Program] = {}  # of parts, where they were read before
+        self._parts: dict[Hashable, NativeEngine] = {}
+        self._programs: dict[Hashable, Program] = {}  # of parts, where they were read before
 
     def __reduce__(self) -> tuple[type[NativeEngine], tuple[object, ...]]:
         return NativeEngine, (self._torch.given(), *self._made_of)
@@ -91,22 +91,22 @@ class NativeEngine(LocalSteps):
     def twin(self) -> NativeEngine:
         """Another engine of the same kind, for another thread; ask for it while this one is idle."""
         other = NativeEngine(self.module, *self._made_of, self.program)
-        other._programs = {**self._programs, **{sizes: part.program for sizes, part in self._parts.items()}}
+        other._programs = {**self._programs, **{key: part.program for key, part in self._parts.items()}}
         return other
 
     def narrowed(self, portion: Portion, scale: float = 1.0) -> NativeEngine:
-        """An engine of a part of the module, the same one for parts of the same sizes; see `core.portions.Narrows`.
+        """An engine of a part of the module, the same one for parts of the same shape; see `core.portions.Narrows`.
 
         Raises:
             Unsupported: what it gives is to be scaled.
         """
         if scale != 1.0:
             raise Unsupported("what narrower layers give is scaled, for which there is no kernel")
-        sizes = portion.sizes
-        if sizes not in self._parts:
-            module = narrow(self._torch.given(), portion)
-            self._parts[sizes] = NativeEngine(module, *self._made_of, self._programs.get(sizes))
-        return self._parts[sizes]
+        key = portion.key
+        if key not in self._parts:
+            module = part_of(self._torch.given(), portion)
+            self._parts[key] = NativeEngine(module, *self._made_of, self._programs.get(key))
+        return self._parts[key]
 
     @property
     def reference(self) -> TorchEngine:

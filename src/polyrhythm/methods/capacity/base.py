@@ -14,9 +14,11 @@ from typing import Annotated, Literal, final
 
 import numpy as np
 from annotated_types import Gt, Le
+from torch import Tensor
 
+from polyrhythm.base.axes import Axes, Axis
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.portions import Axes, Axis, Portion
+from polyrhythm.base.portions import Cuts, Portion
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Mechanism, Setup
 from polyrhythm.methods.privacy.effects import INSIDE, refused
@@ -44,6 +46,11 @@ class Capacity(Mechanism):
         return needs_single("what one client alone holds is its update", "let everybody train the whole model")
 
     @property
+    def cuts(self) -> Literal["widths", "depth", "magnitude"]:
+        """Along what it cuts a model."""
+        return "widths"
+
+    @property
     def static(self) -> bool:
         """Whether a client holds the same ones on all its visits."""
         return False
@@ -54,26 +61,36 @@ class Capacity(Mechanism):
         return ""
 
     @property
-    def widths(self) -> tuple[float, ...]:
-        """The ratios that a client may have."""
+    def levels(self) -> tuple[float, ...]:
+        """How much of the model a client may have."""
         return (1.0,)
 
     @property
-    def scales(self) -> bool:
-        """Whether outputs of narrower layers are scaled in training."""
-        return False
+    def beyond_kernels(self) -> str:
+        """Why torch alone computes a client's steps, where that is so, in words."""
+        return ""
 
-    def portion(self, setup: Setup, client: int, visit: int, version: int) -> Portion | None:
-        """What a client holds on a visit to a version; None if that is all of the model."""
+    def portion(
+        self, setup: Setup, client: int, visit: int, version: int, weights: Tensor | None = None
+    ) -> Portion | None:
+        """What a client holds on a visit to a version of these weights [P]; None if that is all of the model."""
         return None
 
-    def of_ratio(self, axes: Axes, ratio: float) -> Portion | None:
-        """What a client of such a ratio holds on some visit: of that shape on each."""
+    def outline(self, setup: Setup, client: int, visit: int, version: int) -> Portion | None:
+        """A portion of the shape of that one, for whoever does not have the weights."""
+        return self.portion(setup, client, visit, version)
+
+    def of_level(self, cuts: Cuts, level: float) -> Portion | None:
+        """What a client of such a level holds on some visit: of that shape on each."""
         return None
 
-    def fixed_ratio(self, setup: Setup, client: int) -> float | None:
+    def fixed_level(self, setup: Setup, client: int) -> float | None:
         """How much of the model a client holds on all its visits; None if that changes."""
         return 1.0
+
+    def exits(self, version: int) -> float | None:
+        """By how much the exits of a model learn from each other in a version; None where its outputs alone train."""
+        return None
 
     def scale(self, setup: Setup, client: int, version: int) -> float:
         """What the outputs of layers that were cut are multiplied by in training."""
@@ -99,8 +116,99 @@ class Whole(Capacity):
 WHOLE = Whole()
 
 
+class Levels(Capacity):
+    """Base of what deals levels to clients; what has it declares the settings that are annotated here.
+
+    Attributes:
+        by: "clients" deals the levels in equal parts, or in those of `shares`; otherwise what of a device decides.
+        shares: of clients, one for each level; only with by="clients".
+        dealt: "random" deals by the experiment's seed; "in_order" gives the first clients the first level.
+        redrawn: deals anew for each version; only with by="clients".
+    """
+
+    by: Literal["clients", "memory", "speed"]
+    shares: tuple[Annotated[float, Gt(0)], ...] | None
+    dealt: Literal["random", "in_order"]
+    redrawn: bool
+
+    of_a_release = True
+    privacy = refused("each weight is divided by how many train it, which is told without noise")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        levels = self.levels
+        if not levels:
+            raise UserError(
+                f"{self.label()}: {self.measure}=[]",
+                expected=f"at least one {self.measure}",
+                why="every client holds some share of the model",
+                fix=self.example,
+            )
+        if self.shares is not None and (len(self.shares) != len(levels) or self.by != "clients"):
+            raise UserError(
+                f"{self.label()}: {len(self.shares)} shares for {len(levels)} {self.measure}s, by={self.by!r}",
+                expected=f'one share of clients for each {self.measure}, with by="clients"',
+                why=f"they say how many clients have each {self.measure}",
+                fix="leave shares out for equal parts, or where devices decide",
+            )
+        if self.redrawn and self.by != "clients":
+            raise UserError(
+                f"{self.label()}: redrawn=true with by={self.by!r}",
+                expected='by="clients"',
+                why="a device holds what it can, whatever the version",
+                fix="leave one of them out",
+            )
+
+    measure = "ratio"
+    """What a level is called, as a setting."""
+    example = "ratio=[1, 0.5, 0.25]"
+
+    @property
+    def static(self) -> bool:
+        return self._alike and (not self.redrawn or len(set(self.levels)) == 1)
+
+    @property
+    def _alike(self) -> bool:
+        """Whether the coordinates follow from the level alone."""
+        return False
+
+    @property
+    def by_device(self) -> Literal["", "memory", "speed"]:
+        return "" if self.by == "clients" else self.by
+
+    def portion(
+        self, setup: Setup, client: int, visit: int, version: int, weights: Tensor | None = None
+    ) -> Portion | None:
+        if setup.cuts is None:
+            return None
+        return self.kept(setup, setup.cuts, self.level_of(setup, client, version), client, visit, version, weights)
+
+    def kept(
+        self, setup: Setup, cuts: Cuts, level: float, client: int, visit: int, version: int, weights: Tensor | None
+    ) -> Portion | None:
+        """What a client of a level holds."""
+        return self.of_level(cuts, level)
+
+    def level_of(self, setup: Setup, client: int, version: int) -> float:
+        """The level of a client on a visit to a version."""
+        levels = self.levels
+        if len(levels) == 1:
+            return float(levels[0])
+        if self.by_device:
+            return max(levels) if setup.levels is None else float(setup.levels[client])
+        place = client
+        if self.dealt == "random":
+            place = _places(setup.population, setup.seed, version if self.redrawn else -1)[client]
+        elif self.redrawn:
+            place = (client + version) % setup.population
+        return float(levels[_level(place, setup.population, self.shares or (1.0,) * len(levels))])
+
+    def fixed_level(self, setup: Setup, client: int) -> float | None:
+        return None if self.redrawn else self.level_of(setup, client, 0)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Widths(Capacity):
+class Widths(Levels):
     """Base of what cuts widths: a client of ratio r holds k = ⌈r · n⌉ of the n units of every axis.
 
     An axis is a width between two layers of a model; inputs and outputs are whole. r = 1 for all is exactly `whole`.
@@ -126,86 +234,20 @@ class Widths(Capacity):
     redrawn: bool = False
     scaler: bool = False
 
-    of_a_release = True
-    privacy = refused("each weight is divided by how many train it, which is told without noise")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        levels = self.widths
-        if not levels:
-            raise UserError(
-                f"{self.label()}: ratio=[]",
-                expected="at least one ratio",
-                why="every client holds some share of the model",
-                fix="ratio=[1, 0.5, 0.25]",
-            )
-        if self.shares is not None and (len(self.shares) != len(levels) or self.by != "clients"):
-            raise UserError(
-                f"{self.label()}: {len(self.shares)} shares for {len(levels)} ratios, by={self.by!r}",
-                expected='one share of clients for each ratio, with by="clients"',
-                why="they say how many clients have each ratio",
-                fix="leave shares out for equal parts, or where devices decide",
-            )
-        if self.redrawn and self.by != "clients":
-            raise UserError(
-                f"{self.label()}: redrawn=true with by={self.by!r}",
-                expected='by="clients"',
-                why="a device holds what it can, whatever the version",
-                fix="leave one of them out",
-            )
-
     @property
-    def static(self) -> bool:
-        return self._alike and (not self.redrawn or len(set(self.widths)) == 1)
-
-    @property
-    def _alike(self) -> bool:
-        """Whether the coordinates follow from the ratio alone."""
-        return False
-
-    @property
-    def by_device(self) -> Literal["", "memory", "speed"]:
-        return "" if self.by == "clients" else self.by
-
-    @property
-    def scales(self) -> bool:
-        return self.scaler and min(self.widths) < 1
-
-    @property
-    def widths(self) -> tuple[float, ...]:
+    def levels(self) -> tuple[float, ...]:
         return self.ratio if isinstance(self.ratio, tuple) else (self.ratio,)
 
-    def portion(self, setup: Setup, client: int, visit: int, version: int) -> Portion | None:
-        if setup.axes is None:
-            return None
-        return self.kept(setup, setup.axes, self.ratio_of(setup, client, version), client, visit, version)
+    @property
+    def beyond_kernels(self) -> str:
+        return "what narrower layers give is scaled" if self.scaler and min(self.levels) < 1 else ""
 
-    def of_ratio(self, axes: Axes, ratio: float) -> Portion | None:
-        return prefix(axes, ratio)
-
-    def kept(self, setup: Setup, axes: Axes, ratio: float, client: int, visit: int, version: int) -> Portion | None:
-        """What a client of a ratio holds."""
-        raise NotImplementedError
-
-    def ratio_of(self, setup: Setup, client: int, version: int) -> float:
-        """r of a client on a visit to a version."""
-        levels = self.widths
-        if len(levels) == 1:
-            return float(levels[0])
-        if self.by_device:
-            return 1.0 if setup.ratios is None else float(setup.ratios[client])
-        place = client
-        if self.dealt == "random":
-            place = _places(setup.population, setup.seed, version if self.redrawn else -1)[client]
-        elif self.redrawn:
-            place = (client + version) % setup.population
-        return float(levels[_level(place, setup.population, self.shares or (1.0,) * len(levels))])
-
-    def fixed_ratio(self, setup: Setup, client: int) -> float | None:
-        return None if self.redrawn else self.ratio_of(setup, client, 0)
+    def of_level(self, cuts: Cuts, level: float) -> Portion | None:
+        assert isinstance(cuts, Axes)
+        return prefix(cuts, level)
 
     def scale(self, setup: Setup, client: int, version: int) -> float:
-        return 1.0 / self.ratio_of(setup, client, version) if self.scaler else 1.0
+        return 1.0 / self.level_of(setup, client, version) if self.scaler else 1.0
 
 
 def _level(place: int, population: int, shares: tuple[float, ...]) -> int:

@@ -6,7 +6,10 @@ import functools
 from dataclasses import dataclass
 from typing import final
 
-from polyrhythm.base.portions import Axes, Portion
+from torch import Tensor
+
+from polyrhythm.base.axes import Axes
+from polyrhythm.base.portions import Cuts, Portion
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.capacity.base import Widths, count
 from polyrhythm.methods.mechanism import Setup
@@ -30,9 +33,12 @@ class RandomWidth(Widths):
 
     shared: bool = False
 
-    def kept(self, setup: Setup, axes: Axes, ratio: float, client: int, visit: int, version: int) -> Portion | None:
+    def kept(
+        self, setup: Setup, cuts: Cuts, level: float, client: int, visit: int, version: int, weights: Tensor | None
+    ) -> Portion | None:
+        assert isinstance(cuts, Axes)
         names = (version,) if self.shared else (client, visit)
-        return drawn(axes, ratio, setup.seed, names)
+        return drawn(cuts, level, setup.seed, names)
 
 
 @functools.lru_cache(maxsize=256)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from torch import Tensor
 
-from polyrhythm.base.portions import Axes, Portion
+from polyrhythm.base.axes import Axes
+from polyrhythm.base.portions import Cuts, Portion
 from polyrhythm.methods.capacity.base import Widths, count
 from polyrhythm.methods.mechanism import Setup
 
@@ -27,8 +29,11 @@ class RollingWindow(Widths):
     Extraction", NeurIPS 2022, equation (3).
     """
 
-    def kept(self, setup: Setup, axes: Axes, ratio: float, client: int, visit: int, version: int) -> Portion | None:
-        return window(axes, ratio, version)
+    def kept(
+        self, setup: Setup, cuts: Cuts, level: float, client: int, visit: int, version: int, weights: Tensor | None
+    ) -> Portion | None:
+        assert isinstance(cuts, Axes)
+        return window(cuts, level, version)
 
 
 @functools.lru_cache(maxsize=64)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from polyrhythm.base.portions import Axes, Portion
-from polyrhythm.methods.capacity.base import Widths, prefix
-from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.capacity.base import Widths
 
 
 @final
@@ -24,6 +22,3 @@ class WidthPrefix(Widths):
     @property
     def _alike(self) -> bool:
         return True
-
-    def kept(self, setup: Setup, axes: Axes, ratio: float, client: int, visit: int, version: int) -> Portion | None:
-        return prefix(axes, ratio)

@@ -51,7 +51,7 @@ from polyrhythm.methods.papers.power_of_choice import power_of_choice
 from polyrhythm.methods.papers.refl import refl
 from polyrhythm.methods.papers.scaffold import scaffold
 from polyrhythm.methods.papers.stale import ace, aced, area, ca2fl, fedstale, fedvarp
-from polyrhythm.methods.papers.submodels import federated_dropout, fedrolex, heterofl
+from polyrhythm.methods.papers.submodels import depthfl, federated_dropout, fedrolex, fiarse, heterofl
 from polyrhythm.methods.papers.tifl import tifl
 from polyrhythm.methods.papers.vrl_sgd import vrl_sgd
 
@@ -74,6 +74,7 @@ __all__ = [
     "centralised",
     "clustered_sampling",
     "curriculum_fl",
+    "depthfl",
     "ditto",
     "divfl",
     "f3ast",
@@ -104,6 +105,7 @@ __all__ = [
     "fedstale",
     "fedvarp",
     "fedyogi",
+    "fiarse",
     "heterofl",
     "lg_fedavg",
     "local_only",

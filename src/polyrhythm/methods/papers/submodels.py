@@ -1,9 +1,11 @@
-"""Methods in which a client trains as much of the model as its device can hold: HeteroFL, FedRolex, Federated Dropout.
+"""Methods in which a client trains as much of the model as its device can hold: HeteroFL, FedRolex, FIARSE, DepthFL.
 
 Diao, Ding, Tarokh, "HeteroFL: Computation and Communication Efficient Federated Learning for Heterogeneous Clients",
 ICLR 2021. Alam, Liu, Yan, Zhang, "FedRolex: Model-Heterogeneous Federated Learning with Rolling Sub-Model Extraction",
 NeurIPS 2022. Caldas, Konečný, McMahan, Talwalkar, "Expanding the Reach of Federated Learning by Reducing Client
-Resource Requirements", 2018 (Federated Dropout).
+Resource Requirements", 2018 (Federated Dropout). Wu, Wang, Chen, Zhang, Xu, "FIARSE: Model-Heterogeneous Federated
+Learning via Importance-Aware Submodel Extraction", NeurIPS 2024. Kim, Yu, Kim, Moon, "DepthFL: Depthwise Federated
+Learning for Heterogeneous Clients", ICLR 2023.
 """
 
 from __future__ import annotations
@@ -11,14 +13,19 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from polyrhythm.methods.capacity.base import LEVELS
+from polyrhythm.methods.capacity.depth_prefix import DEPTHS, DepthPrefix
+from polyrhythm.methods.capacity.largest_weights import SIZES, LargestWeights
 from polyrhythm.methods.capacity.random_width import RandomWidth
 from polyrhythm.methods.capacity.rolling_window import RollingWindow
 from polyrhythm.methods.capacity.width_prefix import WidthPrefix
+from polyrhythm.methods.local.schedules import Exponential
 from polyrhythm.methods.papers.common import Common, Preset, recipe
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.weighing import Equal
 
 _HETEROFL = Common(epochs=5, batch=10, momentum=0.9, weight_decay=5e-4, clip=1.0)
+_FIARSE = Common(steps=100, batch=20)
+_DEPTHFL = Common(epochs=5, batch=50, weight_decay=1e-3, schedule=Exponential(gamma=0.998))
 
 By = Literal["clients", "memory", "speed"]
 
@@ -80,3 +87,49 @@ def federated_dropout(
         common: settings of every recipe, see `Common`.
     """
     return recipe("federated_dropout", common, capacity=RandomWidth(ratio=ratio, shared=shared))
+
+
+def fiarse(
+    *,
+    ratio: float | tuple[float, ...] = SIZES,
+    by: Literal["clients", "memory"] = "clients",
+    redrawn: bool = False,
+    preset: Preset = None,
+    **common: Unpack[Common],
+) -> Recipe:
+    """FIARSE: every client trains the largest weights of the model, as many as it can (Wu et al., NeurIPS 2024).
+
+    Args:
+        ratio: shares of the weights and biases of linear layers and convolutions; a list is dealt to clients.
+        by: to whom which: "clients" in equal parts, "memory" of the fleet's devices.
+        redrawn: deals anew for each version.
+        preset: "paper": 100 steps of batch 20.
+        common: settings of every recipe, see `Common`.
+    """
+    part = LargestWeights(ratio=ratio, by=by, redrawn=redrawn)
+    return recipe("fiarse", common, preset=preset, paper=_FIARSE, sharing=Equal(), capacity=part)
+
+
+def depthfl(
+    *,
+    depth: int | tuple[int, ...] = DEPTHS,
+    distillation: float = 1.0,
+    ramp: int = 300,
+    by: By = "clients",
+    preset: Preset = None,
+    **common: Unpack[Common],
+) -> Recipe:
+    """DepthFL: every client trains the first blocks of the model, each with an exit (Kim et al., ICLR 2023).
+
+    For a model with exits, such as mlp-exits and resnet18-exits. Without FedDyn, with which the paper trains.
+
+    Args:
+        depth: how many exits; a list is dealt to clients.
+        distillation: by how much exits learn from each other at most; 0 is none.
+        ramp: the versions until they do.
+        by: to whom which: "clients" in equal parts, "memory" or "speed" of the fleet's devices.
+        preset: "paper": 5 epochs of batch 50, weight decay 1e-3, a rate that falls by 0.998 a version.
+        common: settings of every recipe, see `Common`.
+    """
+    part = DepthPrefix(depth=depth, distillation=distillation, ramp=ramp, by=by)
+    return recipe("depthfl", common, preset=preset, paper=_DEPTHFL, sharing=Equal(), capacity=part)
