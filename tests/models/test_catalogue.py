@@ -13,6 +13,7 @@ from torch import nn
 from polyrhythm.base.errors import UserError
 from polyrhythm.models import MODELS, build, find, output_shape, settings_of, with_projection
 from polyrhythm.models.lenet import lenet5
+from polyrhythm.models.logistic import logistic
 
 IMAGE = (3, 32, 32)
 
@@ -66,6 +67,7 @@ FMNIST_ALEXNET = convolution(1, 64, 11) + convolution(64, 192, 5) + ALEXNET_TAIL
         ("ccfl-mlp", (1, 28, 28), 10, {}, linear(784, 50) + linear(50, 10), 39_760),
         ("lenet5", (1, 28, 28), 10, {}, 156 + 2_416 + linear(256, 120) + LENET_TAIL, 44_426),
         ("lenet5", (1, 32, 32), 10, {}, 156 + 2_416 + linear(400, 120) + LENET_TAIL, 61_706),
+        ("lenet5", (1, 28, 28), 10, {"width": 0.0625}, 26 + 26 + linear(16, 8) + linear(8, 6) + linear(6, 10), 312),
         ("lenet5", IMAGE, 10, {}, 456 + 2_416 + linear(400, 120) + LENET_TAIL, 62_006),
         ("moon-cnn", IMAGE, 10, {}, 61_156 + linear(84, 84) + linear(84, 256) + linear(256, 10), 92_626),
         (
@@ -295,7 +297,8 @@ def test_a_perceptron_without_hidden_layers_is_logistic_regression() -> None:
 
 def test_settings_of_a_builder() -> None:
     assert list(settings_of(MODELS["resnet18"])) == ["norm", "groups", "stem"]
-    assert not settings_of(lenet5)
+    assert list(settings_of(lenet5)) == ["width"]
+    assert not settings_of(logistic)
 
 
 OWN = """

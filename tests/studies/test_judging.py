@@ -14,6 +14,7 @@ from polyrhythm.studies.page.findings import Outcome
 from polyrhythm.studies.page.judging import Results, agreement, ordered, outcomes, verdict
 from polyrhythm.studies.page.measures import jitter
 from polyrhythm.studies.page.numbers import beside, costs, equal_costs
+from polyrhythm.studies.page.standings import served, standings
 from polyrhythm.studies.planning import Plan
 
 
@@ -35,7 +36,14 @@ def run(*accuracies: float, cohort: int = 10) -> Pretended:
 def _row(version: int, accuracy: float, cohort: int) -> Mapping[str, Any]:
     spent = version * cohort
     totals = {"client_updates": spent, "local_steps": spent, "samples": 5 * spent, "flops": 9 * spent}
-    sent = {"bytes_up": 3 * spent, "bytes_down": spent, "wall": 0.5 * version, "time": 1.0, "joules": None}
+    sent = {
+        "bytes_up": 3 * spent,
+        "bytes_down": spent,
+        "wall": 0.5 * version,
+        "time": 0.0,
+        "joules": None,
+        "spread": None,
+    }
     return {"version": version, "test": {"accuracy": accuracy}, "validation": {}, "cohort": cohort, **totals, **sent}
 
 
@@ -65,6 +73,34 @@ TWO = {
     ("A", "x"): [run(0.50, 0.60), run(0.50, 0.62), run(0.50, 0.64)],
     ("B", "x"): [run(0.55, 0.58), run(0.50, 0.60), run(0.50, 0.62)],
 }
+
+
+THREE = {
+    ("FedAvg", "x"): [run(0.3, 0.50), run(0.3, 0.52), run(0.3, 0.54)],
+    ("Better", "x"): [run(0.2, 0.60), run(0.2, 0.63), run(0.2, 0.66)],
+    ("Worse", "x"): [run(0.4, 0.45), run(0.4, 0.46), run(0.4, 0.50)],
+    ("Alike", "x"): [run(0.3, 0.50, cohort=5), run(0.3, 0.53, cohort=5), run(0.3, 0.52, cohort=5)],
+}
+
+
+def test_standings_say_who_is_first_and_who_is_shown_to_be_apart() -> None:
+    found = results(THREE)
+    found = replace(found, plan=replace(found.plan, of=replace(found.plan.of, paper="heterogeneity")))
+    table = standings(found)
+    assert table is not None
+    lines = {line[0]: line[1:] for line in table.rows}
+    # Better minus FedAvg: 10, 11, 12, which is second; Worse minus FedAvg: -5, -6, -4; Alike: 0, 1, -2.
+    assert lines["in the end, x"] == (
+        "Better: 63.00 ± 3.00",
+        "FedAvg: +11.00 [+8.52, +13.48]",
+        "Better +11.00*",  # p 0.0027, times 3
+        "Worse −5.00*",  # p 0.013, times 2
+    )
+    # With 10 updates, as many as Alike has in all, the others have made one round: 30, 20, 40.
+    assert lines["at equal client updates, x"][0] == "Alike: 51.67 ± 1.53"
+    assert "at equal virtual time, x" not in lines  # there is no clock
+    assert standings(results(THREE)) is None  # of a paper's own table
+    assert served(found) is None  # nobody has a test of its own
 
 
 def test_a_number_lies_within_both_spreads_together() -> None:

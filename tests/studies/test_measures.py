@@ -8,6 +8,7 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.results import Run
+from polyrhythm.studies.claims import SERVED
 from polyrhythm.studies.page.measures import value
 
 
@@ -22,6 +23,18 @@ def test_critical_rounds_are_counted(delta: float, rounds: int, until: int, tmp_
     found = run(pr.fedavg(cohort=2) | pr.parts.critical_periods(delta=delta, act=False), tmp_path)
     assert value(found, found.versions, "critical_rounds") == rounds
     assert value(found, found.versions, "critical_until") == until
+
+
+def test_results_of_clients_are_those_of_the_last_version(tmp_path: Path) -> None:
+    split = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), clients=12, seed=0, local_test=0.3)
+    plan = pr.Experiment(federation=split, model="logistic", recipe=pr.fedavg(cohort=3), rounds=3)
+    found = pr.run(plan, out=tmp_path)
+    scores = found.client_results.loc[3]["accuracy"].sort_values()
+    assert value(found, found.versions, "worst_tenth") == pytest.approx(scores.iloc[:2].mean())
+    assert value(found, found.versions, "clients") == pytest.approx(scores.mean())
+    assert value(found, found.versions, "rarest_quarter") == found.bias["score_rare"]
+    plain = run(pr.fedavg(cohort=2), tmp_path)
+    assert [value(plain, plain.versions, name) for name in SERVED] == [None] * 3
 
 
 def test_where_nobody_looks_there_is_no_number(tmp_path: Path) -> None:

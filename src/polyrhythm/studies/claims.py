@@ -27,6 +27,13 @@ OF_CLIENTS: Mapping[str, str] = {"clients": "{}_mean", "worst_tenth": "{}_worst_
 """Those that are on clients' own tests, and what they are called in `VersionRecord.spread`: of the models of clients'
 own, and where they have none of the global one."""
 
+SERVED: Mapping[str, str] = {
+    "clients": "mean over clients",
+    "worst_tenth": "mean over the worst tenth of clients",
+    "rarest_quarter": "mean over the quarter of clients that was there least",
+}
+"""Results of the last evaluated version on clients' own tests, in words."""
+
 COSTS: Mapping[str, str] = {
     "cohort": "clients a round, mean",
     "client_updates": "client updates",
@@ -35,6 +42,8 @@ COSTS: Mapping[str, str] = {
     "samples": "samples trained on",
     "flops": "FLOPs",
     "bytes": "bytes both ways",
+    "virtual_seconds": "virtual seconds",
+    "joules": "joules",
     "rounds_to": "rounds to the goal",
     "updates_to": "client updates to the goal",
     "cohort_to": "clients a round until the goal, mean",
@@ -43,7 +52,7 @@ COSTS: Mapping[str, str] = {
 }
 """What else claims can be about, in words."""
 
-BUDGETS = ("client_updates", "samples", "flops", "bytes")
+BUDGETS = ("client_updates", "samples", "flops", "bytes", "virtual_seconds", "joules")
 """What two methods can have spent as much of."""
 
 Text = Annotated[str, MinLen(1)]
@@ -104,7 +113,7 @@ class Claim(Settings):
     says: str
     of: Row
     against: Annotated[str, Takes("another row")] = ""
-    measure: Annotated[str, Takes(f"one of {', '.join([*MEASURES, *COSTS])}")] = ""
+    measure: Annotated[str, Takes(f"one of {', '.join([*dict.fromkeys((*MEASURES, *SERVED, *COSTS))])}")] = ""
     more_than: Annotated[float | int, Takes("points of percent: a number")] = 0.0
     ratio_below: Bound | None = None
     ratio_above: Bound | None = None
@@ -125,7 +134,10 @@ class Claim(Settings):
 
     def _check(self) -> None:
         wrong = Mistakes()
-        for kind, name, known in (("measure", self.measure, [*MEASURES, *COSTS]), ("budget", self.at, BUDGETS)):
+        for kind, name, known in (
+            ("measure", self.measure, [*dict.fromkeys((*MEASURES, *SERVED, *COSTS))]),
+            ("budget", self.at, BUDGETS),
+        ):
             if name and name not in known:
                 wrong.add(unknown(kind, name, known))
         trend = self.rising or self.falling

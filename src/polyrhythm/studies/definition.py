@@ -22,6 +22,7 @@ PAPERS: Mapping[str, str] = {
     "ccfl": "CCFL: computationally customised federated learning (CC-FedAvg, IEEE IoT-J)",
     "personal": "Personalised methods beside each other",
     "combinations": "Combinations that no paper tried",
+    "heterogeneity": "Methods beside each other, as no paper compares them",
 }
 SHORT: Mapping[str, str] = {
     "fedcl": "FedCL",
@@ -31,9 +32,11 @@ SHORT: Mapping[str, str] = {
     "ccfl": "CCFL",
     "personal": "Personalised",
     "combinations": "Combinations",
+    "heterogeneity": "Heterogeneity",
 }
 """The papers, as they are called in tables."""
 
+_OF_OURS = ("personal", "combinations", "heterogeneity")
 SCALES = ("smoke", "quick", "paper")
 Scale = Literal["smoke", "quick", "paper"]
 Spread = Literal["seeds", "rounds of one run", "not said", "none"]
@@ -258,7 +261,7 @@ class Study:
     @property
     def of_paper(self) -> bool:
         """Whether it repeats what a paper has done."""
-        return self.paper not in ("", "personal", "combinations")
+        return self.paper not in ("", *_OF_OURS)
 
     @property
     def own_scale(self) -> Scale:

@@ -12,11 +12,12 @@ from polyrhythm import figures
 from polyrhythm.base.consent import in_python
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.base.output_file import check_output
+from polyrhythm.results.tables import Table
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.studies.checking import check
 from polyrhythm.studies.definition import Study
 from polyrhythm.studies.files.catalogue import find
-from polyrhythm.studies.page import numbers, page
+from polyrhythm.studies.page import numbers, page, standings
 from polyrhythm.studies.page.findings import Findings, Picture
 from polyrhythm.studies.page.judging import Results, outcomes, verdict
 from polyrhythm.studies.page.pictures import saved
@@ -144,7 +145,8 @@ def _program(plan: Plan, path: Path, out: Path | str) -> StudyResult:
 
 def _findings(plan: Plan, found: StudyResult, results: Results, path: Path) -> Findings:
     judged = tuple(outcomes(results))
-    tables = [numbers.beside(results), numbers.equal_costs(results), numbers.costs(results)]
+    tables: list[Table | None] = [numbers.beside(results), *standings.tables_of(results)]
+    tables += [numbers.equal_costs(results), numbers.costs(results)]
     pictures = [*_pictures(plan, results, path)]
     if not plan.of.apart:  # else the page lists what was chosen, and the record has the trials
         tables += [numbers.trials(found.record, arm) for arm in found.arms]

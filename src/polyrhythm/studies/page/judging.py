@@ -12,7 +12,7 @@ from polyrhythm.results import Run
 from polyrhythm.results.tables import signed
 from polyrhythm.runs.costs import Row
 from polyrhythm.runs.paired import Difference, difference, mean_and_spread
-from polyrhythm.studies.claims import COSTS, MEASURES, Claim, Number
+from polyrhythm.studies.claims import COSTS, MEASURES, SERVED, Claim, Number
 from polyrhythm.studies.page import measures
 from polyrhythm.studies.page.findings import Outcome, Verdict, holding
 from polyrhythm.studies.planning import Plan
@@ -55,11 +55,11 @@ class Results:
 
         Args:
             key: row and column.
-            measure: one of `MEASURES` or `COSTS`; "" for the file's.
+            measure: one of `MEASURES`, `SERVED` or `COSTS`; "" for the file's.
             goal: for what it takes to reach one.
         """
         measure = measure or self.plan.of.measure
-        factor = 100.0 if measure in MEASURES else 1.0
+        factor = 100.0 if measure in (*MEASURES, *SERVED) else 1.0
         found = {
             seed: measures.value(run, self.versions[key][seed], measure, goal)
             for seed, run in self.runs.get(key, {}).items()
@@ -193,7 +193,7 @@ def _differences(results: Results, claim: Claim, column: str) -> dict[int, float
 
 
 def _unit(results: Results, claim: Claim) -> str:
-    return " points" if (claim.measure or results.plan.of.measure) in MEASURES else ""
+    return " points" if (claim.measure or results.plan.of.measure) in (*MEASURES, *SERVED) else ""
 
 
 def _interval(found: Difference) -> str:

@@ -13,7 +13,8 @@ from polyrhythm.runs.result_rule import read
 from polyrhythm.studies.claims import MEASURES, OF_CLIENTS
 
 _WINDOWS = {"final": 1, "last10": 10, "last20": 20}
-_TOTALS = {name: COSTS[name] for name in ("client_updates", "local_steps", "samples", "flops", "bytes")}
+_OF_THE_FLEET = ("virtual_seconds", "joules")
+_TOTALS = {name: COSTS[name] for name in ("client_updates", "local_steps", "samples", "flops", "bytes", *_OF_THE_FLEET)}
 _CRITICAL: Mapping[str, Callable[[Sequence[int]], int]] = {
     "critical_rounds": len,
     "critical_until": lambda versions: max(versions, default=0),
@@ -72,12 +73,12 @@ def result_at(rows: Sequence[Row], headline: str, measure: str, cost: str, budge
         cost: one of `BUDGETS`.
         budget: of it.
     """
-    return result([row for row in rows if _TOTALS[cost].of(row) <= budget], headline, measure)
+    return result([row for row in rows if (_TOTALS[cost].of(row) or 0) <= budget], headline, measure)
 
 
 def total(rows: Sequence[Row], cost: str) -> float | None:
     """What a run has spent in all."""
-    return float(_TOTALS[cost].of(rows[-1])) if rows else None
+    return float(_TOTALS[cost].of(rows[-1]) or 0) if rows else None
 
 
 def value(run: Run, rows: Sequence[Row], measure: str, goal: float | None = None) -> float | None:
@@ -86,11 +87,13 @@ def value(run: Run, rows: Sequence[Row], measure: str, goal: float | None = None
     Args:
         run: it.
         rows: its versions.
-        measure: one of `MEASURES` or `COSTS`.
+        measure: one of `MEASURES`, `SERVED` or `COSTS`.
         goal: for what it takes to reach one.
     """
     if measure in MEASURES:
         return result(rows, run.headline, measure)
+    if measure == "rarest_quarter":
+        return run.bias["score_rare"] if last_spread(rows) else None
     if measure in _TOTALS:
         return total(rows, measure)
     if measure in _TO:

@@ -19,12 +19,15 @@ from polyrhythm.studies.page.judging import Key, Results, agreement, ordered
 from polyrhythm.studies.planning import named
 from polyrhythm.studies.running.trials import Record, Trial
 
-_HEADS: Mapping[str, str] = {
+HEADS: Mapping[str, str] = {
     "client_updates": "client updates",
     "samples": "samples",
     "flops": "FLOPs",
     "bytes": "traffic",
+    "virtual_seconds": "virtual time",
+    "joules": "energy",
 }
+"""Costs that rows can have spent as much of, as they are headed."""
 # A cost's name in a version's record, its words, its unit.
 _COSTS = (
     ("version", "rounds", ""),
@@ -33,8 +36,12 @@ _COSTS = (
     ("flops", "computing", "FLOPs"),
     ("bytes_up", "traffic up", "B"),
     ("bytes_down", "traffic down", "B"),
+    ("time", "virtual time", "s"),
+    ("joules", "energy", "J"),
     ("wall", "time here", "s"),
 )
+
+_OF_A_FLEET = ("time", "joules")
 
 
 def trials(record: Record, arm: str) -> Table:
@@ -127,18 +134,19 @@ def equal_costs(results: Results) -> Table | None:
     plan = results.plan
     if len(plan.rows) == 1:
         return None
-    lines = []
-    for column in plan.columns:
-        rows = [row for row in plan.rows if results.runs.get((row, column))]
-        budgets = {cost: results.least(rows, column, cost) for cost in BUDGETS}
+    lines, rows_of = [], {c: [row for row in plan.rows if results.runs.get((row, c))] for c in plan.columns}
+    all_budgets = {c: {cost: results.least(rows, c, cost) for cost in BUDGETS} for c, rows in rows_of.items()}
+    spent = [cost for cost in BUDGETS if any(any(of[cost].values()) for of in all_budgets.values())]
+    for column, rows in rows_of.items():
+        budgets = all_budgets[column]
         for row in rows:
-            found = [percent(results.at_budget((row, column), cost, budgets[cost])) for cost in BUDGETS]
+            found = [percent(results.at_budget((row, column), cost, budgets[cost])) for cost in spent]
             lines.append((named(row, column), percent(results.values((row, column))), *found))
     return Table(
         name="equal",
         caption="The same result at equal rounds, and where each row had spent as much as the cheapest row of its "
         "column had in all.",
-        head=("", "equal rounds", *(f"equal {_HEADS[cost]}" for cost in BUDGETS)),
+        head=("", "equal rounds", *(f"equal {HEADS[cost]}" for cost in spent)),
         rows=tables.rows(lines),
     )
 
@@ -149,7 +157,7 @@ def costs(results: Results) -> Table:
     found: list[tuple[str, list[str]]] = []
     for cost, label, unit in _COSTS:
         spreads = {key: spread([row[cost] for row in rows]) for key, rows in last.items()}
-        if all(s["mean"] is None for s in spreads.values()):
+        if all(s["mean"] is None for s in spreads.values()) or (cost in _OF_A_FLEET and not _any(spreads)):
             continue
         divisor = tables.scale([s["mean"] for s in spreads.values()], unit)
         cells = [tables.amounts(spreads[key], divisor) if key in spreads else NONE for key in _keys(results)]
@@ -161,6 +169,10 @@ def costs(results: Results) -> Table:
         head=("", *(head for head, _ in found)),
         rows=tables.rows(lines),
     )
+
+
+def _any(spreads: Mapping[Key, Mapping[str, Any]]) -> bool:
+    return any(one["mean"] for one in spreads.values())
 
 
 def percent(values: Mapping[int, float]) -> str:
