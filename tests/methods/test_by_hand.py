@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,11 +30,12 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.capacity.base import Widths
 from polyrhythm.methods.capacity.depth_prefix import DepthPrefix
 from polyrhythm.methods.capacity.largest_weights import largest
+from polyrhythm.methods.capacity.random_width import RandomWidth
 from polyrhythm.methods.capacity.rolling_window import RollingWindow
 from polyrhythm.methods.capacity.width_prefix import WidthPrefix
 from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.local.optimisers import LocalAMSGrad
-from polyrhythm.methods.mechanism import Model, Release, Setup
+from polyrhythm.methods.mechanism import Model, Release, Setup, Visit
 from polyrhythm.methods.papers import ace, aced, area, ca2fl, fadas, fedavg, fedexp, fedvarp
 from polyrhythm.methods.participation.availability_sampling import AvailabilitySampling
 from polyrhythm.methods.participation.cluster_sampling import ClusterSampling, distances, poured
@@ -55,7 +57,10 @@ from polyrhythm.methods.release.stale_updates import StaleUpdates
 from polyrhythm.methods.release.unlike_updates import UnlikeUpdates
 from polyrhythm.methods.server_step import Extrapolation
 from polyrhythm.methods.shared_moments import SharedMoments
-from polyrhythm.methods.weighing import Equal, Staleness
+from polyrhythm.methods.weighing import Equal, PerStep, Staleness
+from polyrhythm.methods.work.budgets import Listed
+from polyrhythm.methods.work.skip_and_estimate import SkipAndEstimate
+from polyrhythm.methods.work.stop_on_drift import Drift, StopOnDrift
 from polyrhythm.models.distillation import sum_of_exits
 from polyrhythm.models.tasks import task
 
@@ -565,3 +570,63 @@ def test_how_much_exits_learn_from_each_other_by_hand() -> None:
     weights = [DepthPrefix().exits(version) for version in (0, 150, 300, 900)]
     assert weights == pytest.approx([0.0067379, 0.286505, 1.0, 1.0], abs=1e-6)
     assert DepthPrefix(distillation=0.0).exits(300) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "expected"), [("paper", [0.3, 0.5, 0.7, 0.9]), ("code", [0.1, 11 / 30, 19 / 30, 0.9])]
+)
+def test_a_threshold_that_rises_by_hand(endpoints: Any, expected: list[float]) -> None:
+    """ALT, a = 0.1, b = 0.8, R = 4: a + b r / R for r = 1 ... 4; or for 0 ... 3 over 3."""
+    part = StopOnDrift(endpoints=endpoints)
+    first = Visit(seed=0, client=0, visit=0, version=0, total_rounds=4, num_samples=1, batch=1, epoch_steps=1)
+    visits = [replace(first, version=version) for version in range(4)]
+    assert [part.threshold(visit) for visit in visits] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("batch", "threshold", "reached"),
+    [("mean", 0.66, True), ("mean", 0.64, False), ("min", 0.01, True), ("max", 0.99, False), ("sample", 0.9, False)],
+)
+def test_drift_of_a_batch_by_hand(batch: str, threshold: float, reached: bool) -> None:
+    """(1, 0) and (3, 4) beside (1, 0), and (0, 2) beside (0, 2) and (1, 0): cosines 1, 3/5, 1, 0, mean 13/20."""
+    current = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, 2.0], [0.0, 2.0]])
+    received = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [1.0, 0.0]])
+    rule = Drift(layer="", threshold=threshold, batch=batch, k=2)
+    cosines = rule.similarity(current, received)
+    assert cosines.tolist() == pytest.approx([1.0, 0.6, 1.0, 0.0])
+    assert bool(rule.reached(cosines)) is reached
+
+
+def test_units_that_are_drawn_by_hand() -> None:
+    """Federated Dropout, two of four units: each of the six pairs as often, and two visits draw apart."""
+    axes = replace(
+        AXES, axes=(Axis("weight", 4),), layout=laid_out([("weight", (4,), torch.float64)], [], torch.float64)
+    )
+    setup = replace(SETUP, cuts=axes, population=600)
+    for part, names in ((RandomWidth(ratio=0.5), 600), (RandomWidth(ratio=0.5, shared=True), 1)):
+        kept = [part.portion(setup, client, 0, 0) for client in range(600)]
+        pairs = Counter(tuple(one.kept[0].tolist()) for one in kept if one is not None)
+        assert sum(pairs.values()) == 600
+        if names == 1:
+            assert len(pairs) == 1
+        else:
+            # 100 of each of (0, 1) ... (2, 3); the deviation of a count is sqrt(600 / 6 * 5 / 6) = 9.
+            assert sorted(pairs) == [(a, b) for a in range(4) for b in range(a + 1, 4)]
+            assert all(abs(count - 100) < 5 * 9.2 for count in pairs.values())
+
+
+def test_a_movement_that_is_sent_again_by_hand() -> None:
+    """CCFL, b = (0, 4), client 1 trains in every second version: x = 1, then with 2 again 7/4, then 15/8."""
+    skip = SkipAndEstimate(budgets=Listed(shares=(1.0, 0.5)), schedule="round_robin")
+    recipe = fedavg(cohort=2, steps=1, batch=None, lr=0.5) | Equal() | skip
+    story, layout = run(recipe, Halfway(), versions=3), Halfway().engine().layout
+    made = [float(layout.named(story.states[version].weights)["first"]) for version in (1, 2, 3)]
+    assert made == [1, 7 / 4, 15 / 8]
+
+
+@pytest.mark.parametrize(("divide", "expected"), [("steps", [1 / 2, 1 / 8]), ("travel", [4, 1]), ("none", [1, 1])])
+def test_updates_per_step_by_hand(divide: Any, expected: list[float]) -> None:
+    """Two and eight steps, which went 1/4 and 1 in all."""
+    first = facts_of(0, report(1, 0.0, 0)[0])
+    facts = [replace(first, steps=2, travel=0.25), replace(first, steps=8, travel=1.0)]
+    assert PerStep(divide=divide).scales(facts, [0.5, 0.5]) == expected

@@ -1,0 +1,231 @@
+"""Writes docs/methods-table.md: what each method is made of, and which laws and hand computations hold it.
+
+python docs/make_methods.py
+
+Every row is read from the source and the tests. A test compares the page with what this gives.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polyrhythm as pr
+from polyrhythm.base.errors import UserError
+from polyrhythm.experiments.prepared import prepare
+from polyrhythm.methods import papers
+from polyrhythm.methods.recipe import Recipe
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "methods-table.md"
+TESTS = ROOT / "tests"
+LAWS = sorted((TESTS / "laws").glob("test_*.py"))
+MANY = 4  # papers
+MODELS = {"moon": "with_projection(mlp)", "alt": "with_projection(mlp)"}
+ORACLES = [*sorted((TESTS / "oracles").glob("test_*.py")), TESTS / "methods" / "test_by_hand.py"]
+
+
+class Row(NamedTuple):
+    """A method.
+
+    `parts` are the classes of its own, `lines` those of code of its recipe and of these parts, `laws` and `oracles` the
+    tests that name it or one of them, and `mutants` the ways in which the laws are broken.
+    """
+
+    name: str
+    parts: tuple[type, ...]
+    lines: int
+    laws: tuple[str, ...]
+    mutants: int
+    oracles: tuple[str, ...]
+
+
+def code_lines(source: str) -> int:
+    """Lines of code without docstrings, comments and blank lines.
+
+    >>> code_lines('def f():\\n    "What it is."\\n\\n    return 1  # a number\\n')
+    2
+    """
+    tree = ast.parse(textwrap.dedent(source))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            body[:] = [one for one in body if not (isinstance(one, ast.Expr) and _is_text(one.value))]
+    kept = [node for node in ast.walk(tree) if isinstance(node, (ast.stmt, ast.expr, ast.arg, ast.keyword, ast.alias))]
+    return len({line for node in kept if hasattr(node, "lineno") for line in (node.lineno, node.end_lineno)})
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def made(name: str) -> Recipe:
+    """A paper's recipe with its defaults."""
+    found: Recipe = getattr(papers, name)()
+    return found
+
+
+def _parts(name: str) -> dict[type, None]:
+    return dict.fromkeys(type(part) for _, part in made(name).mechanisms())
+
+
+@functools.cache
+def common() -> frozenset[type]:
+    """Parts that say nothing of a method: FedAvg's own, and those in the recipes of many papers, such as a buffer."""
+    files: dict[type, set[str]] = {}
+    for name in names():
+        for kind in _parts(name):
+            files.setdefault(kind, set()).add(inspect.getmodule(getattr(papers, name)).__name__)  # type: ignore[union-attr]
+    return frozenset([*_parts("fedavg"), *(kind for kind, of in files.items() if len(of) >= MANY)])
+
+
+def names() -> list[str]:
+    """All recipes of papers, and the two bounds."""
+    return sorted(name for name in papers.__all__ if name != "Common")
+
+
+def own_parts(name: str) -> tuple[type, ...]:
+    """The classes of a recipe's parts that are not common; all of FedAvg's."""
+    return tuple(kind for kind in _parts(name) if kind not in common() or name == "fedavg")
+
+
+@functools.cache
+def asked_of(path: Path) -> Mapping[str, frozenset[str]]:
+    """The functions that a test file imports, by their modules: tests by hand ask what lies beside a part."""
+    found: dict[str, frozenset[str]] = {}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.module.endswith(".base"):
+            functions = frozenset(alias.name for alias in node.names if alias.name.islower())
+            found[node.module] = found.get(node.module, frozenset()) | functions
+    return found
+
+
+def names_in(node: ast.AST) -> Iterator[str]:
+    """What is named in a piece of a program, also in its texts."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            yield one.id
+        elif isinstance(one, ast.Attribute):
+            yield one.attr
+        elif isinstance(one, ast.Constant) and isinstance(one.value, str):
+            yield from re.findall(r"\w+", one.value)
+
+
+@functools.cache
+def tests_of(path: Path) -> Mapping[str, frozenset[str]]:
+    """Each test of a file, with all that it names, by way of what else stands in the file and in those it imports."""
+    defined: dict[str, frozenset[str]] = {}
+    tests = list[str]()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        used = frozenset(names_in(node))
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            defined[node.name] = used
+            tests += [node.name] if node.name.startswith("test_") else []
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            defined |= {t.id: used for t in targets if isinstance(t, ast.Name)}
+    return {test: _closure(test, defined) for test in tests}
+
+
+def _closure(test: str, defined: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    found, waiting = set[str](), [test]
+    while waiting:
+        used = defined[waiting.pop()] - found
+        found |= used
+        waiting += [name for name in used if name in defined]
+    return frozenset(found)
+
+
+@functools.cache
+def mutants() -> Mapping[tuple[str, str], int]:
+    """How many mutants must break each law, by file and name."""
+    if str(TESTS) not in sys.path:
+        sys.path.insert(0, str(TESTS))
+    for path in LAWS:
+        importlib.import_module(f"laws.{path.stem}")
+    found: Mapping[tuple[str, str], Any] = importlib.import_module("laws.law").LAWS
+    return {(module.rpartition(".")[2], name): len(one.broken_by) for (module, name), one in found.items()}
+
+
+def row(name: str) -> Row:
+    """What there is of a method."""
+    parts = own_parts(name)
+    own = frozenset({name, *(kind.__name__ for kind in parts)})
+    source = [inspect.getsource(getattr(papers, name)), *map(inspect.getsource, parts)]
+
+    def naming(path: Path) -> Iterator[tuple[str, str]]:
+        """The tests of a file that are about it."""
+        modules = {kind.__module__ for kind in parts} if name != "fedavg" else set()
+        wanted = own.union(*(asked_of(path).get(module, ()) for module in modules))
+        yield from ((path.stem, test) for test, used in tests_of(path).items() if used & wanted)
+
+    laws = [law for path in LAWS for law in naming(path) if law in mutants()]
+    return Row(
+        name=name,
+        parts=parts,
+        lines=sum(map(code_lines, source)),
+        laws=tuple("::".join(law) for law in laws),
+        mutants=sum(mutants()[law] for law in laws),
+        oracles=tuple("::".join(test) for path in ORACLES for test in naming(path)),
+    )
+
+
+def engines(name: str) -> tuple[str, str]:
+    """Whether the native and the stacked engine compute a method's steps, asked of each on a small network."""
+    federation = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.5), clients=6, seed=0)
+    found = []
+    for kind in ("native", "stacked"):
+        experiment = pr.Experiment(federation=federation, model=MODELS.get(name, "mlp"), recipe=made(name), rounds=2)
+        try:
+            found.append(prepare(experiment, pr.Execution(engine=kind)).chosen.kind == kind)  # type: ignore[arg-type]
+        except UserError:
+            found.append(False)
+    native, stacked = ("yes" if one else "no" for one in found)
+    return native, stacked
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join(_page()) + "\n"
+
+
+def _page() -> Iterator[str]:
+    yield "# All methods: code, laws and hand computations"
+    yield ""
+    yield (
+        "Each recipe with the parts of its own, without those that FedAvg has and those in the recipes of four papers "
+        "or more, such as a buffer or equal shares. **Code**: lines of the recipe and of these parts, without "
+        "docstrings, comments and blank lines. **Laws**: tests in `tests/laws` that name the recipe or a part of its "
+        "own, and the mutants of the source under which they must fail. **By hand**: tests against numbers that were "
+        "worked out without the part, or by `torch.optim`, in `tests/oracles` and `tests/methods/test_by_hand.py`. "
+        "**Native**, **stacked**: whether that engine computes its local steps with its defaults, asked of it on a "
+        "perceptron; the torch engine computes all of them, and every driver runs all of them."
+    )
+    yield ""
+    yield "Made by `python docs/make_methods.py` from the source and the tests; a test says when it is out of date."
+    yield ""
+    yield "| recipe | parts of its own | code | laws | mutants | by hand | native | stacked |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | --- | --- |"
+    for name in names():
+        one = row(name)
+        parts = ", ".join(f"`{kind.__name__}`" for kind in one.parts) or "–"
+        counts = (one.lines, len(one.laws), one.mutants, len(one.oracles))
+        yield f"| `{name}` | {parts} | {' | '.join(map(str, counts))} | {' | '.join(engines(name))} |"
+
+
+def main() -> None:
+    """Writes it."""
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"{PAGE} written")
+
+
+if __name__ == "__main__":
+    main()
