@@ -108,6 +108,12 @@ def blobs() -> pr.data.Federation:
 
 
 @functools.cache
+def few_classes() -> pr.data.Federation:
+    """Of three classes each client has two."""
+    return dealt(collection(), pr.data.ClassesPerClient(classes=2))
+
+
+@functools.cache
 def held_out() -> pr.data.Federation:
     """With samples to choose by, and tests of the clients' own."""
     return dealt(collection(), validation=0.2, local_test=0.2)
@@ -629,6 +635,11 @@ OTHERS: Mapping[str, dict[str, Any]] = {
         "engine": "native",
         "recipe": pr.fedavg(cohort=5) | pr.parts.random_width(ratio=(1.0, 0.5)),
     },
+    "widths, classes that clients lack": {
+        "model": layers,
+        "recipe": pr.heterofl(**SMALL, ratio=(1.0, 0.5), masked=True),
+        "federation": few_classes,
+    },
     "widths, batch normalisation": {
         "model": Normalised,
         "recipe": BUFFERED | pr.parts.width_prefix(ratio=(1.0, 0.5)),
@@ -739,11 +750,12 @@ def runs() -> Mapping[str, Golden]:
 NODES = (
     *("recipe fedavg", "recipe optimal_sampling", "recipe scaffold", "part compress_int8"),
     *("recipe fedrolex", "part width_prefix", "recipe fedrep", "recipe fiarse", "recipe depthfl"),
+    "widths, classes that clients lack",
 )
 WAYS: Mapping[str, tuple[str, ...]] = {
     "in processes": (
         *("recipe fedrolex", "part random_width", "widths in the native engine"),
-        *("part largest_weights", "part depth_prefix"),
+        *("part largest_weights", "part depth_prefix", "widths, classes that clients lack"),
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe moon", "recipe alt", "part curriculum"),
         *("part compress_top_k", "part partial_work", "all kinds of faults", "native engine"),
         *("recipe optimal_sampling", "recipe fedlalr", "recipe fedrep", "part personal_copy", "part personal_layers"),

@@ -20,8 +20,10 @@ from polyrhythm.experiments.dry_run import dry_run
 from polyrhythm.fleet import Fleet
 from polyrhythm.methods.capacity.depth_prefix import DepthPrefix
 from polyrhythm.methods.capacity.largest_weights import LargestWeights, largest
+from polyrhythm.methods.capacity.width_prefix import WidthPrefix
 from polyrhythm.methods.papers import fedavg, fedbuff
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace
+from polyrhythm.methods.work.skip_and_estimate import SkipAndEstimate
 from polyrhythm.models import build
 from small import collection, logged, prepared
 
@@ -34,6 +36,57 @@ def shallow(shape: tuple[int, ...], outputs: int) -> nn.Module:
 
 
 ONCE: dict[str, Any] = {"cohort": 4, "batch": 8, "epochs": 1}
+
+
+MASKED = WidthPrefix(ratio=(1.0, 0.5), masked=True)
+
+
+@row("`masked` × the native engine", "`masked` × bytes")
+def test_classes_are_told_in_bytes_and_left_to_torch() -> None:
+    ready = prepared(model=two_layers, recipe=pr.fedavg(**ONCE) | MASKED, engine="native")
+    assert ready.chosen.kind == "torch"
+    assert "outputs for classes that a client lacks are left out" in ready.chosen.why_not
+    plain = WidthPrefix(ratio=(1.0, 0.5))
+    visits = [logged(model=two_layers, recipe=pr.fedavg(**ONCE) | p, rounds=1)[1].visits for p in (plain, MASKED)]
+    assert [v.bytes_up + 3 for v in visits[0]] == [v.bytes_up for v in visits[1]]  # three classes
+    assert [v.bytes_down for v in visits[0]] == [v.bytes_down for v in visits[1]]
+    planned = dry_run(prepared(model=two_layers, recipe=pr.fedavg(**ONCE) | MASKED, rounds=1))
+    assert planned.bytes_up == sum(v.bytes_up for v in visits[1])
+
+
+@row("`masked` × a movement or model sent again")
+def test_what_is_sent_again_does_not_say_its_classes() -> None:
+    with pytest.raises(UserError) as caught:
+        fedavg() | SkipAndEstimate() | MASKED
+    assert caught.value.found == "width_prefix(masked=true) with skip_and_estimate"
+
+
+def ends_in_convolution(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    last = nn.Sequential(nn.Unflatten(1, (8, 1)), nn.Conv1d(8, 3, 1), nn.Flatten())
+    return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 8), last)
+
+
+@row("`masked` × a task without one class to a sample, a model without an output row for each")
+def test_where_there_are_no_rows_masked_is_refused() -> None:
+    inputs = torch.linspace(0, 1, 160).view(40, 4)
+    numbers = ArraySamples(inputs, inputs[:, 0])
+    data = replace(collection(), task="regression", classes=(), train=numbers, test=numbers)
+    recipe = pr.fedavg(**ONCE) | MASKED
+    with pytest.raises(UserError, match=r"width_prefix\(masked=true\) for the task regression"):
+        prepared(model=two_layers, recipe=recipe, federation=pr.federate(data, pr.data.Iid(), 4, 0))
+    with pytest.raises(UserError, match="whose last linear layer does not give 3 outputs"):
+        prepared(model=ends_in_convolution, recipe=recipe)
+
+
+@pytest.mark.parametrize("told", [None, torch.ones(2).bool(), torch.zeros(3).bool(), torch.ones(3), "all"])
+def test_a_report_that_does_not_say_its_classes_is_refused(told: Any) -> None:
+    federation = Federation()
+    report = next(iter(run(fedavg(batch=4) | MASKED, federation, versions=1).reports.values()))
+    assert MASKED.refuses(federation.setup(None), {}, report) is None
+    spoiled = replace(report, extras={} if told is None else {"width_prefix": {"classes": told}})
+    fault = MASKED.refuses(federation.setup(None), {}, spoiled)
+    assert fault is not None
+    assert fault.kind == "shape"
 
 
 @row("`largest_weights`, `depth_prefix` × the native engine")

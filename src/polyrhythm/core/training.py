@@ -13,6 +13,7 @@ from polyrhythm.base.streams import stream, torch_seed
 from polyrhythm.base.sums import difference
 from polyrhythm.base.vectors import clear_
 from polyrhythm.core import personal
+from polyrhythm.core.classes import present_in, rows_of
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.local_run import LocalRun
 from polyrhythm.core.local_step import LocalRule
@@ -53,6 +54,7 @@ class Training:
         self.packed = plan.packed
         self.parts = state.parts_of(recipe.mechanisms(), setup)
         self.own = recipe.scope.own(engine.layout)
+        self.present = present_in(data, engine.layout) if recipe.capacity.by_classes else None
         names = plan.visit.client, plan.visit.visit
         self.run_ = LocalRun(
             recipe=recipe,
@@ -67,6 +69,12 @@ class Training:
             of_pass=("visit", plan.visit.visit),
             others=recipe.personal.others,
         )
+
+    @property
+    def lacking(self) -> Tensor | None:
+        """The classes, int64, that the client has no sample of, if that matters and there are any."""
+        lacks = self.present is not None and not bool(self.present.all())
+        return (~self.present).nonzero()[:, 0] if lacks and self.present is not None else None
 
     def run(self) -> Visiting:
         """The visit; it waits where `client.visiting` says."""
@@ -109,6 +117,7 @@ class Training:
                 reuse=not self.data.augmented and self.plan.in_all >= self.visit.epoch_steps,
                 seed=seed,
                 exits=recipe.capacity.exits(self.visit.version),
+                lacking=self.lacking,
             )
         )
         return new_unchecked(
@@ -122,6 +131,7 @@ class Training:
             squared_losses="squared_loss" in needs,
             terms=[m for m in recipe.corrections if m.layers is not None],
             watch=None if stop is None else stop.layer,
+            held=() if self.lacking is None else rows_of(self.lacking, self.engine.layout),
             guide=personal.guide_of(recipe, self.state, received),
         )
 
@@ -161,6 +171,9 @@ class Training:
         """The new state and the report of a visit whose steps are taken."""
         recipe, weights, pull = self.recipe, self.engine.weights, 0.0 if rule.push is None else rule.push.pull
         layout, idle = self.engine.layout, path.idle
+        if self.lacking is not None:  # rows of a parameter are none
+            wholes = {(s.offset, s.size) for s in layout.segments}
+            idle = tuple(span for span in idle if span in wholes)
         update, norm = difference(weights, rule.start)
         if self.own:  # to all others it is as if no step had touched it
             clear_(update, self.own.spans)
@@ -186,6 +199,9 @@ class Training:
         parts, extras = {}, {}
         for key, mechanism in recipe.mechanisms():
             parts[key], extras[key] = mechanism.finish(self.setup, self.parts[key], self._brief(key), outcome)
+        if self.present is not None:
+            key = recipe.key_of(recipe.capacity)
+            extras[key] = {**extras[key], "classes": self.present}
         if kept := recipe.scope.kept(layout, Model(weights=weights, buffers=buffers)):
             parts[recipe.key_of(recipe.scope)] = kept
         state = ClientState(

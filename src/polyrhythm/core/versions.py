@@ -19,6 +19,7 @@ from polyrhythm.base.messages import Facts, Report, Roster, State
 from polyrhythm.base.portions import Portion
 from polyrhythm.base.sums import combine_buffers
 from polyrhythm.base.vectors import Buffers, Layout, first_non_finite
+from polyrhythm.core.classes import without_lacking
 from polyrhythm.core.portions import kept_state, mean_of_held, over_holders, portion_of
 from polyrhythm.core.readiness import given_up
 from polyrhythm.core.server_state import Released, ServerState
@@ -186,6 +187,10 @@ class Versions:
         sent = [state.past[report.version] if remembers else state.weights for report in reports]
         pairs = zip(reports, sent, strict=True)
         found = tuple(portion_of(self.recipe, self.setup, report, weights) for report, weights in pairs)
+        if self.recipe.capacity.by_classes:
+            key, layout = self.recipe.key_of(self.recipe.capacity), self.layout
+            told = zip(found, reports, strict=True)
+            found = tuple(without_lacking(portion, layout, report, key) for portion, report in told)
         return found if any(portion is not None for portion in found) else ()
 
     def _taken(

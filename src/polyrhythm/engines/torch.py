@@ -31,6 +31,7 @@ from polyrhythm.models.parts import part_of
 from polyrhythm.models.representation import Tap, locate
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
+from polyrhythm.models.task_parts import left_out
 
 
 @final
@@ -166,6 +167,8 @@ class TorchEngine(LocalSteps):
             read = {layer: taps.enter_context(self._tap(layer).watch()) for layer in sorted(seen)}
             exits = [] if self._exits is None else taps.enter_context(watched(self.module))
             outputs: Tensor = self.module(inputs)
+        if self._lacking is not None:
+            outputs = left_out(outputs, self._lacking)
         view = View(self, inputs, positions, {layer: read[layer](len(inputs)) for layer in read})
         pair = None
         if watch is not None:
@@ -186,6 +189,11 @@ class TorchEngine(LocalSteps):
     def _exits(self) -> float | None:
         """By how much this visit's exits learn from each other, if they are trained at all."""
         return None if self._visit is None else self._visit.exits
+
+    @property
+    def _lacking(self) -> Tensor | None:
+        """The classes whose outputs count as 0 in this visit's steps."""
+        return None if self._visit is None else self._visit.lacking
 
     def _squared(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The squared loss of each sample, summed over a batch whose outputs are there anyway."""

@@ -11,6 +11,7 @@ from torch import nn
 from polyrhythm.base.depths import Depths
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.portions import Cuts, Portion
+from polyrhythm.base.vectors import Layout
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.proof import prove
 from polyrhythm.engines.selection import Chosen
@@ -40,6 +41,7 @@ def cuts(experiment: Experiment, chosen: Chosen) -> tuple[Chosen, Cuts | None]:
         return chosen, None
     _trains(experiment)
     inputs, _ = samples.batch(torch.arange(min(2, len(samples))))
+    _has_rows(experiment, chosen.engine.layout)
     found, engine = _found(experiment, chosen, inputs), chosen.engine
     batch = min(experiment.recipe.batch or 32, int(experiment.federation.sizes.max()))
     for level in capacity.levels:
@@ -75,9 +77,28 @@ def _depths(experiment: Experiment, module: nn.Module, inputs: torch.Tensor) -> 
     return found
 
 
+def _has_rows(experiment: Experiment, layout: Layout) -> None:
+    """Goes on if the model has an output row for each class, where these are asked for."""
+    capacity, count = experiment.recipe.capacity, experiment.federation.outputs
+    if capacity.by_classes and {s.shape[0] for s in layout.segments if s.name in layout.head} != {count}:
+        raise UserError(
+            f"{capacity.label()}(masked=true) and a model whose last linear layer does not give {count} outputs",
+            expected=f"a model that ends in an nn.Linear with a row for each of {count} classes, which learns",
+            why="rows of classes that a client lacks count in no mean",
+            fix="end the model so, or leave masked out",
+        )
+
+
 def _trains(experiment: Experiment) -> None:
     """Goes on if the task goes with how parts of the model are trained."""
     capacity, task = experiment.recipe.capacity, experiment.aim
+    if capacity.by_classes and task.name != "classification":
+        raise UserError(
+            f"{capacity.label()}(masked=true) for the task {task.name}",
+            expected="classification, in which a sample has one class",
+            why="it leaves out outputs for classes that a client has no sample of",
+            fix="use such data, or leave masked out",
+        )
     if capacity.exits(0) is not None and task.name not in ("classification", "next_character"):
         raise UserError(
             f"{capacity.label()} for the task {task.name}",

@@ -324,9 +324,16 @@ def _parts_of_models_are_enough(recipe: Answers) -> None:
             why=f"{asking} asks for gradients of single samples, which are not to be had of single weights",
             fix=f"leave {own} out, or {asking}",
         )
+    sending = next((p.label() for p in parts if isinstance(p, WorkModifier) and p.substitutes), None)
+    if capacity.by_classes and sending is not None:
+        raise UserError(
+            f"{own}(masked=true) with {sending}",
+            expected="one of the two",
+            why="what is sent again does not say which classes its client has",
+            fix=f"leave masked out, or {sending}",
+        )
     if capacity.static:
         return
-    sending = next((p.label() for p in parts if isinstance(p, WorkModifier) and p.substitutes), None)
     if sending is not None or recipe.optimiser.keep_state:
         kept = sending or f"{recipe.optimiser.label()}(keep_state=true)"
         raise UserError(

@@ -75,6 +75,11 @@ def as_rows(values: Tensor) -> Tensor:
     return values.unsqueeze(1) if values.dim() == 1 else values
 
 
+def left_out(outputs: Tensor, classes: Tensor) -> Tensor:
+    """Logits [B, C] with 0 for some classes, int64: not less than any, so they still add 1 to a sum of exponentials."""
+    return outputs.index_fill(1, classes, 0.0)
+
+
 def full_precision(outputs: Tensor) -> Tensor:
     """Outputs in float32 at least."""
     return outputs.float() if outputs.dtype in (torch.bfloat16, torch.float16) else outputs

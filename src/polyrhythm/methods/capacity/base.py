@@ -10,14 +10,16 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import numpy as np
+import torch
 from annotated_types import Gt, Le
 from torch import Tensor
 
 from polyrhythm.base.axes import Axes, Axis
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.messages import Fault, Report, State
 from polyrhythm.base.portions import Cuts, Portion
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Mechanism, Setup
@@ -64,6 +66,11 @@ class Capacity(Mechanism):
     def levels(self) -> tuple[float, ...]:
         """How much of the model a client may have."""
         return (1.0,)
+
+    @property
+    def by_classes(self) -> bool:
+        """Whether outputs for classes that a client lacks are left out of its training, and of the mean."""
+        return False
 
     @property
     def beyond_kernels(self) -> str:
@@ -225,6 +232,10 @@ class Widths(Levels):
         dealt: "random" deals by the experiment's seed; "in_order" gives the first clients the first level.
         redrawn: deals anew for each version; only with by="clients".
         scaler: multiplies the outputs of layers that were cut by 1 / r in training, as HeteroFL does.
+        masked: has outputs for classes that a client lacks count as 0 in its training, so that they still add 1 to the
+            sum of exponentials; rows of the output layer for these classes are not trained there, and count in no mean.
+            A client then tells the server which classes it has, a byte for each. With all classes exactly as without.
+            For the task classification.
     """
 
     ratio: Ratio | tuple[Ratio, ...] = LEVELS
@@ -233,6 +244,7 @@ class Widths(Levels):
     dealt: Literal["random", "in_order"] = "random"
     redrawn: bool = False
     scaler: bool = False
+    masked: bool = False
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -240,7 +252,31 @@ class Widths(Levels):
 
     @property
     def beyond_kernels(self) -> str:
+        if self.masked:
+            return "outputs for classes that a client lacks are left out"
         return "what narrower layers give is scaled" if self.scaler and min(self.levels) < 1 else ""
+
+    @property
+    def by_classes(self) -> bool:
+        return self.masked
+
+    @property
+    def sends_alike(self) -> bool:
+        return not self.masked
+
+    def describe(self) -> dict[str, Any]:
+        """As before there was `masked`, where it is off: so a recipe has the digest that it had then."""
+        described = super().describe()
+        return described if self.masked else {key: value for key, value in described.items() if key != "masked"}
+
+    def refuses(self, setup: Setup, state: State, report: Report) -> Fault | None:
+        if not self.masked or not report.fresh or setup.cuts is None:
+            return None
+        layout, told = setup.cuts.layout, report.extras.get(self.label(), {}).get("classes")
+        count = next(s.shape[0] for s in layout.segments if s.name in layout.head)
+        if not isinstance(told, Tensor) or told.dtype != torch.bool or told.shape != (count,) or not told.any():
+            return Fault("shape", f"it does not say which of {count} classes its client has")
+        return None
 
     def of_level(self, cuts: Cuts, level: float) -> Portion | None:
         assert isinstance(cuts, Axes)

@@ -36,6 +36,7 @@ def heterofl(
     by: By = "clients",
     redrawn: bool = False,
     scaler: bool = True,
+    masked: bool = False,
     preset: Preset = None,
     **common: Unpack[Common],
 ) -> Recipe:
@@ -46,10 +47,12 @@ def heterofl(
         by: to whom which: "clients" in equal parts, "memory" or "speed" of the fleet's devices.
         redrawn: deals anew for each version, the paper's dynamic assignment.
         scaler: multiplies what narrower layers give by 1 / r in training.
+        masked: leaves outputs for classes that a client lacks out of its training and of the mean, as the authors' code
+            does with data that differ from client to client; clients then tell which classes they have.
         preset: "paper": 5 epochs of batch 10, momentum 0.9, weight decay 5e-4, gradients clipped to length 1.
         common: settings of every recipe, see `Common`.
     """
-    part = WidthPrefix(ratio=ratio, by=by, redrawn=redrawn, scaler=scaler)
+    part = WidthPrefix(ratio=ratio, by=by, redrawn=redrawn, scaler=scaler, masked=masked)
     return recipe("heterofl", common, preset=preset, paper=_HETEROFL, sharing=Equal(), capacity=part)
 
 
