@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 import polyrhythm as pr
 from polyrhythm import data
@@ -32,6 +33,7 @@ from polyrhythm.data.sources import idx
 from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.experiments.difficulty import expert_about
 from polyrhythm.experiments.runstate import CODEC
+from polyrhythm.models.pretrained import load_adapter
 from polyrhythm.models.weights import load_weights
 from polyrhythm.results import Run
 from polyrhythm.results.using import Use
@@ -95,6 +97,14 @@ READERS: dict[str, Reader] = {
     "weights of a run": Reader(("runs/recorded.py",), _weights, ("final.safetensors",)),
     "weights": Reader(
         ("models/weights.py",), lambda path: load_weights(torch.nn.Linear(1, 1), path), ("x.safetensors", "x.pt")
+    ),
+    "pretrained model": Reader(
+        ("models/pretrained.py",), lambda path: pr.models.Pretrained(path=str(path.parent))(2), ("config.json",)
+    ),
+    "adapter": Reader(
+        ("models/pretrained.py",),
+        lambda path: load_adapter(nn.Linear(2, 2), path.parent),
+        ("adapter_model.safetensors",),
     ),
     "about an expert": Reader(("experiments/difficulty.py",), expert_about, ("x.safetensors",), lenient=True),
     "experiment": Reader(("config/layers.py",), lambda path: configure(path, {}, []), ("x.toml",), pipes=True),

@@ -9,6 +9,7 @@ found after its own, so that PyTorch lies on the disk once; it is deleted before
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from safetensors.numpy import save_file
 
 sys.path.append(str(Path(__file__).parent))
 from trying import ROOT, call, dashboard, environment, pip, refusal, run
@@ -73,6 +75,24 @@ def pictures(folder: Path) -> None:
             Image.fromarray(pixels).save(folder / "pets" / name / f"{number}.png")
 
 
+def tiny_transformer(folder: Path) -> None:
+    """A Llama of one layer, and texts of two classes."""
+    generator = np.random.default_rng(0)
+    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "vocab_size": 9}
+    about = {"model_type": "llama", "num_attention_heads": 2, "num_key_value_heads": 2, "pad_token_id": 0, **sizes}
+    matrices = {"self_attn.q": (8, 8), "self_attn.k": (8, 8), "self_attn.v": (8, 8), "self_attn.o": (8, 8)}
+    matrices |= {"mlp.gate": (16, 8), "mlp.up": (16, 8), "mlp.down": (8, 16)}
+    shapes = {f"model.layers.0.{name}_proj.weight": shape for name, shape in matrices.items()}
+    shapes |= {"model.embed_tokens.weight": (9, 8), "lm_head.weight": (9, 8), "model.norm.weight": (8,)}
+    shapes |= {f"model.layers.0.{name}_layernorm.weight": (8,) for name in ("input", "post_attention")}
+    (folder / "tiny").mkdir()
+    (folder / "tiny" / "config.json").write_text(json.dumps(about))
+    weights = {name: generator.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    save_file(weights, folder / "tiny" / "model.safetensors")
+    inputs = generator.integers(1, 9, size=(40, 5))
+    np.savez(folder / "texts.npz", x=inputs, y=inputs[:, 0] % 2)
+
+
 def study(folder: Path) -> None:
     """A search."""
     (folder / "tune.toml").write_text(STUDY)
@@ -102,6 +122,13 @@ FEATURES = {
     "sweep": Feature(command=("study", "tune.toml", "--workers", "1"), files=study),
     "privacy": Feature(command=("run", *SHORT[:3], "fedavg(cohort=2, epochs=1) | equal | dp", *SHORT[4:])),
     "secagg": Feature(command=("run", "--clients", "4", "--method", "fedavg(cohort=3, epochs=1) | secagg", *SHORT[4:])),
+    "text": Feature(
+        command=(
+            *("run", "--data", "npz(path=texts.npz)"),
+            *(*SHORT[:6], "--model", "hf(path=tiny, head=classes, rank=2)", "--json"),
+        ),
+        files=tiny_transformer,
+    ),
     "ui": Feature(command=("ui",)),
     "tensorboard": Feature(command=("run", "--track", "tensorboard", *SHORT), makes="runs/tensorboard/**/events*"),
     "mlflow": Feature(command=("run", "--track", "mlflow", *SHORT), makes="runs/mlflow/**/mlflow.db"),

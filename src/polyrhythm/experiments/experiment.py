@@ -26,6 +26,7 @@ from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.building import build
 from polyrhythm.models.calling import calls
 from polyrhythm.models.catalogue import Builder
+from polyrhythm.models.pretrained import is_adapter, load_adapter
 from polyrhythm.models.task import Task
 from polyrhythm.models.tasks import task
 from polyrhythm.models.weights import load_weights
@@ -50,7 +51,8 @@ class Experiment(Settings):
         seed: decides every random draw of the run.
         evaluation: what is measured.
         initial: the initial weights by name: a safetensors file, a state dict or a file with one (.pt, .pth), a module,
-            or a run, of which they are the final ones; None for the model's own.
+            or a run, of which they are the final ones; or a folder with
+            an adapter, as `run.adapter` writes it; None for the model's own.
         initial_skip: patterns of names that begin as the model makes them all the same, such as ("head.*",).
         expert: how difficult each training sample is, for curricula that ask an expert: a safetensors file with a
             trained model of the same architecture, as `polyrhythm expert` makes, or the losses themselves, [n].
@@ -97,6 +99,8 @@ class Experiment(Settings):
     def module(self) -> nn.Module:
         """The model with its initial weights, built anew unless a module was given."""
         made = self.built()
+        if is_adapter(self.initial):
+            return load_adapter(made, Path(str(self.initial)))
         return made if self.initial is None else load_weights(made, source_of(self.initial), self.initial_skip)
 
     def built(self) -> nn.Module:

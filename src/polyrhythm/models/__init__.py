@@ -2,8 +2,20 @@
 
 from polyrhythm.models.building import build, settings_of
 from polyrhythm.models.catalogue import MODELS, Builder, find
+from polyrhythm.models.pretrained import Pretrained
 from polyrhythm.models.probing import output_shape
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.representation import Tap, locate
 
-__all__ = ["MODELS", "Builder", "Tap", "build", "find", "locate", "output_shape", "settings_of", "with_projection"]
+__all__ = [
+    "MODELS",
+    "Builder",
+    "Pretrained",
+    "Tap",
+    "build",
+    "find",
+    "locate",
+    "output_shape",
+    "settings_of",
+    "with_projection",
+]

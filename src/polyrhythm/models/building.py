@@ -41,7 +41,12 @@ def build(model: str | Builder, shape: Shape, outputs: int, /, **settings: Any) 
     name = model if isinstance(model, str) else getattr(model, "__name__", repr(model))
     checked = checked_settings(name, builder, settings)
     shape = shape if isinstance(shape, dict) else tuple(shape)  # type: ignore[assignment]  # of one array or of several
-    if isinstance(model, str) and model in MODELS and not all(isinstance(side, int) for side in shape):
+    if (
+        isinstance(model, str)
+        and model in MODELS
+        and model != "hf"
+        and not all(isinstance(side, int) for side in shape)
+    ):
         raise UserError(
             f"the model {model} for samples of several arrays: {shape}",
             expected="a model of your own, or samples of one array",

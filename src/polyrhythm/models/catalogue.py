@@ -14,6 +14,7 @@ from polyrhythm.models.exit_networks import mlp_exits, resnet18_exits
 from polyrhythm.models.lenet import lenet5, moon_cnn
 from polyrhythm.models.logistic import logistic, multilabel_logistic
 from polyrhythm.models.perceptron import ccfl_mlp, mlp
+from polyrhythm.models.pretrained import hf
 from polyrhythm.models.recurrent import char_lstm
 from polyrhythm.models.resnet import resnet18, resnet50
 from polyrhythm.models.resnet9 import resnet9
@@ -38,6 +39,7 @@ MODELS: Mapping[str, Builder] = MappingProxyType(
         "resnet18-exits": resnet18_exits,
         "resnet50": resnet50,
         "char-lstm": char_lstm,
+        "hf": hf,
     }
 )
 

@@ -140,6 +140,30 @@ class Run(RecordedRun):
             made = Use.read(self.path).made(model, in_python(trust))
         return load_weights(made, self.weights(which)).eval()
 
+    def adapter(
+        self,
+        path: Path | str,
+        which: Literal["final", "best"] = "final",
+        *,
+        model: nn.Module | Builder | None = None,
+        trust: Sequence[str] = (),
+    ) -> Path:
+        """The folder with the adapter of the last or of the best version, which is written in peft's own form.
+
+        It holds adapter_config.json and adapter_model.safetensors, which `peft.PeftModel.from_pretrained` puts on the
+        base model, and a run begins with as `initial`.
+
+        Args:
+            path: the folder, made if need be.
+            which, model, trust: as for `model`.
+
+        Raises:
+            UserError: the model has no adapter, or as `model` does.
+        """
+        from polyrhythm.models.pretrained import save_adapter
+
+        return save_adapter(self.model(which, model=model, trust=trust), Path(path))
+
     def predict(
         self,
         inputs: Any,

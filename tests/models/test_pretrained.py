@@ -1,0 +1,209 @@
+"""Pretrained models from folders, and their adapters; on a tiny Llama that is made on the fly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import polyrhythm as pr
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.flat_model import FlatModel
+from polyrhythm.config.names import model
+from polyrhythm.experiments.prepared import prepare
+from polyrhythm.models.building import build
+from polyrhythm.models.pretrained import Pretrained, adapter_of, is_adapter
+
+transformers = pytest.importorskip("transformers", reason="the extra text is not installed")
+peft = pytest.importorskip("peft", reason="the extra text is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore:.*use_reentrant:UserWarning")
+
+VOCABULARY, RANK = 19, 2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    sizes: dict[str, int] = {
+        "hidden_size": 8,
+        "intermediate_size": 16,
+        "num_hidden_layers": 2,
+        "vocab_size": VOCABULARY,
+    }
+    config = transformers.LlamaConfig(num_attention_heads=2, num_key_value_heads=2, pad_token_id=0, **sizes)
+    path = tmp_path_factory.mktemp("tiny")
+    transformers.LlamaForCausalLM(config).save_pretrained(path)
+    return path
+
+
+def adapted(folder: Path, **settings: Any) -> Pretrained:
+    given: dict[str, Any] = {"rank": RANK, "targets": ("q_proj", "v_proj"), **settings}
+    return Pretrained(path=str(folder), **given)
+
+
+def federation(task: str = "next_token") -> pr.Federation:
+    random = np.random.default_rng(0)
+    texts = [random.integers(1, VOCABULARY, size=random.integers(3, 8)).tolist() for _ in range(24)]
+    targets = texts if task == "next_token" else [text[0] % 3 for text in texts]
+    padding = pr.data.Padding(value={"input_ids": 0}, to="batch", mask="attention_mask")
+    return pr.federate(
+        pr.data.arrays({"input_ids": texts}, targets, task=task, padding=padding), pr.data.Iid(), clients=4, seed=0
+    )
+
+
+def run(folder: Path, out: Path, model: Any = None, execution: pr.Execution | None = None, **settings: Any) -> pr.Run:
+    recipe = pr.fedavg(cohort=2, batch=4, lr=0.5)
+    given = {"federation": federation(), "model": model or adapted(folder), "recipe": recipe, "rounds": 2, **settings}
+    return pr.run(pr.Experiment(**given), execution=execution or pr.Execution(), out=out)
+
+
+def tokens() -> torch.Tensor:
+    return torch.arange(1, 13).reshape(2, 6)
+
+
+def test_an_adapter_that_is_new_is_the_base_to_the_bit(folder: Path) -> None:
+    base, with_it = Pretrained(path=str(folder))(3), adapted(folder)(3)
+    with torch.no_grad():
+        assert torch.equal(base.eval()(tokens()).logits, with_it.eval()(tokens()).logits)
+
+
+def test_the_vector_is_the_adapter(folder: Path) -> None:
+    """Two layers with two adapted matrices of 8 × 8 each: r (8 + 8) numbers a matrix; half of them with A frozen."""
+    names = {segment.name for segment in FlatModel(adapted(folder)(3)).layout.segments}
+    assert FlatModel(adapted(folder)(3)).layout.parameters == 2 * 2 * RANK * (8 + 8)
+    assert all("lora_" in name for name in names)
+    half = FlatModel(adapted(folder, freeze="A")(3)).layout
+    assert half.parameters == 2 * 2 * RANK * 8
+    assert all(".lora_B." in segment.name for segment in half.segments)
+
+
+def test_traffic_is_that_of_the_adapter(folder: Path, tmp_path: Path) -> None:
+    found = run(folder, tmp_path)
+    assert found.summary["bytes_up"] == found.summary["bytes_down"] == 2 * 2 * 4 * (2 * 2 * RANK * 16)
+    assert found.history["test_loss"].iloc[-1] < found.history["test_loss"].iloc[0]
+    assert found.history["test_perplexity"].notna().all()
+
+
+def test_processes_and_a_resumed_run_give_the_same_bits(folder: Path, tmp_path: Path) -> None:
+    whole = run(folder, tmp_path / "a")
+    forked = run(folder, tmp_path / "b", execution=pr.Execution(driver="processes", workers=2))
+    part = run(folder, tmp_path / "c", rounds=1, execution=pr.Execution(checkpoint=pr.Checkpoint(every=1)))
+    experiment = pr.Experiment(
+        federation=federation(), model=adapted(folder), recipe=pr.fedavg(cohort=2, batch=4, lr=0.5), rounds=2
+    )
+    resumed = pr.resume(experiment, part, out=tmp_path / "c")
+    assert whole.summary["digest"] == forked.summary["digest"] == resumed.summary["digest"]
+
+
+def test_a_is_drawn_by_the_seed(folder: Path) -> None:
+    def first(seed: int) -> torch.Tensor:
+        recipe = pr.fedavg(cohort=2, batch=4)
+        given = {"federation": federation(), "model": adapted(folder), "recipe": recipe, "rounds": 1, "seed": seed}
+        return prepare(pr.Experiment(**given), pr.Execution(driver="inline")).initial.weights
+
+    assert torch.equal(first(0), first(0))
+    assert not torch.equal(first(0), first(1))
+
+
+def test_an_adapter_is_written_in_the_ecosystems_form_and_begins_another_run(folder: Path, tmp_path: Path) -> None:
+    done = run(folder, tmp_path / "a")
+    where = done.adapter(tmp_path / "adapter", model=adapted(folder))
+    assert is_adapter(where)
+    assert json.loads((where / "adapter_config.json").read_text())["r"] == RANK
+    ours = done.model(model=adapted(folder))
+    theirs = peft.PeftModel.from_pretrained(Pretrained(path=str(folder))(3), where).eval()
+    with torch.no_grad():
+        assert torch.equal(ours(tokens()).logits, theirs(tokens()).logits)
+    assert adapter_of(ours).keys() == load_file(where / "adapter_model.safetensors").keys()
+    again = run(folder, tmp_path / "b", initial=where)
+    assert again.history["test_loss"].iloc[0] == done.history["test_loss"].iloc[-1]
+
+
+def test_classes_have_a_head_that_learns_and_is_in_the_adapter(folder: Path, tmp_path: Path) -> None:
+    done = run(folder, tmp_path / "a", adapted(folder, head="classes"), federation=federation("classification"))
+    assert done.history["test_accuracy"].notna().all()
+    where = done.adapter(tmp_path / "adapter", model=adapted(folder, head="classes"))
+    assert any(name.endswith("score.weight") for name in load_file(where / "adapter_model.safetensors"))
+    again = run(
+        folder,
+        tmp_path / "b",
+        adapted(folder, head="classes"),
+        federation=federation("classification"),
+        initial=where,
+    )
+    assert again.history["test_loss"].iloc[0] == done.history["test_loss"].iloc[-1]
+
+
+def test_it_has_a_name_in_files(folder: Path) -> None:
+    made = model(f"hf(path={folder}, rank=2, targets=[q_proj, v_proj])")((6,), 3)
+    assert FlatModel(made).layout == FlatModel(adapted(folder)(3)).layout
+    assert FlatModel(build("hf", {"input_ids": (6,)}, 3, path=str(folder))).layout.parameters > 1000
+
+
+def test_settings_that_have_no_meaning_are_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match="without its rank"):
+        Pretrained(path=str(folder), alpha=4.0)
+    with pytest.raises(UserError, match=r"ends of names of its layers: .*q_proj"):
+        adapted(folder, targets=("nothing",))(3)
+    with pytest.raises(UserError, match="has no adapter"):
+        pr.models.pretrained.save_adapter(torch.nn.Linear(2, 2), folder)
+
+
+def spoilt(folder: Path, to: Path, **changes: Any) -> Path:
+    """The folder with other things in its config.json."""
+    to.mkdir()
+    about = json.loads((folder / "config.json").read_text()) | changes
+    (to / "config.json").write_text(json.dumps(about))
+    (to / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    return to
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"auto_map": {"AutoModelForCausalLM": "code.Net"}}, "auto_map, which would run other code"),
+        ({"quantization_config": {"quant_method": "x"}}, "quantization_config"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers = 1,000,000,000"),
+        ({"vocab_size": 10**15}, "vocab_size"),
+        ({"hidden_size": 12}, "tiny spoilt"),
+        ({"model_type": "nothing"}, "tiny spoilt"),
+        ({"hidden_size": "wide"}, "tiny spoilt"),
+    ],
+)
+def test_what_a_stranger_writes_into_its_description_is_refused(
+    changes: dict[str, Any], words: str, folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=words):
+        Pretrained(path=str(spoilt(folder, tmp_path / "tiny spoilt", **changes)))(3)
+
+
+def test_folders_without_a_model_are_refused(folder: Path, tmp_path: Path) -> None:
+    for name in ("nowhere", "owner/name"):
+        with pytest.raises(UserError, match=r"config\.json cannot be read"):
+            Pretrained(path=name)(3)
+    other = spoilt(folder, tmp_path / "a")
+    (other / "model.safetensors").write_bytes(b"\x08" * 40)
+    with pytest.raises(UserError, match=str(other)):
+        Pretrained(path=str(other))(3)
+    (other / "model.safetensors").rename(other / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"it has no \*\.safetensors"):
+        Pretrained(path=str(other))(3)
+    third = spoilt(folder, tmp_path / "b")
+    (third / "adapter_config.json").write_text("{}")
+    with pytest.raises(UserError, match="it is an adapter"):
+        Pretrained(path=str(third))(3)
+
+
+def test_adapters_that_are_damaged_or_of_another_form_are_refused(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "adapter_model.safetensors"
+    file.write_bytes(b"nothing")
+    with pytest.raises(UserError, match="cannot be read"):
+        run(folder, tmp_path / "runs", initial=tmp_path)
+    save_file({name: tensor[:1].clone() for name, tensor in adapter_of(adapted(folder)(3)).items()}, file)
+    with pytest.raises(UserError, match="an adapter of this model"):
+        run(folder, tmp_path / "runs", initial=tmp_path)
