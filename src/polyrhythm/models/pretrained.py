@@ -152,6 +152,8 @@ def hf(
 
     Raises:
         UserError: as `Pretrained` does.
+
+    Reference: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, section 4.1.
     """
     made = Pretrained(path=path, head=head, rank=rank, alpha=alpha, targets=targets, dropout=dropout, freeze=freeze)
     return made(outputs)
