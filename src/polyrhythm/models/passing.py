@@ -7,45 +7,12 @@ by its name.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from polyrhythm.models.calls import Refused, Rule, Seen, results
 from polyrhythm.models.unifying import Cat, Dim, Dims, axes_in, fixed, in_units, keep, long, meet, regrouped, resolved
-
-
-class Refused(Exception):
-    """Something whose widths nobody knows how to follow; says what."""
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """A call of a function.
-
-    Args:
-        args, kwargs, out: what it was given, and gave.
-        dims: the dimensions of a tensor as they were before.
-    """
-
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    out: Any
-    dims: Callable[[Tensor], Dims]
-
-    def arg(self, place: int, name: str, default: Any = None) -> Any:
-        """An argument by its place, or by its name."""
-        return self.args[place] if place < len(self.args) else self.kwargs.get(name, default)
-
-    @property
-    def first(self) -> Tensor:
-        """Its first tensor."""
-        return next(a for a in (*self.args, *self.kwargs.values()) if isinstance(a, Tensor))
-
-
-Rule = Callable[[Seen], Sequence[Dims]]
 
 
 def _same(seen: Seen) -> Sequence[Dims]:
@@ -149,7 +116,7 @@ def _windows(seen: Seen) -> Sequence[Dims]:
     """Pools and the like, over what lies in space: a dimension that keeps its length is as it was."""
     dims, given = seen.dims(seen.first), tuple(map(long, seen.dims(seen.first)))
     found: list[Dims] = []
-    for tensor in _results(seen.out):
+    for tensor in results(seen.out):
         own: list[Dim] = []
         for place, size in enumerate(tensor.shape):
             spatial = place > max(1, len(given) - 4) if len(given) > 3 else place == len(given) - 1
@@ -246,7 +213,7 @@ def _whole(seen: Seen) -> Sequence[Dims]:
     for tensor in (t for t in (*seen.args, *seen.kwargs.values()) if isinstance(t, Tensor)):
         for dim in seen.dims(tensor):
             keep(dim)
-    return [tuple(map(fixed, tensor.shape)) for tensor in _results(seen.out)]
+    return [tuple(map(fixed, tensor.shape)) for tensor in results(seen.out)]
 
 
 def _reduced(seen: Seen) -> Sequence[Dims]:
@@ -259,7 +226,7 @@ def _reduced(seen: Seen) -> Sequence[Dims]:
     for place in gone:
         keep(dims[place])
     found = tuple(() if place in gone else dim for place, dim in enumerate(dims) if keeps or place not in gone)
-    return [found for _ in _results(seen.out)]
+    return [found for _ in results(seen.out)]
 
 
 def _along(seen: Seen) -> Sequence[Dims]:
@@ -318,7 +285,7 @@ def _recurrent(seen: Seen) -> Sequence[Dims]:
     outputs = (*dims[:-1], below)
     batch = dims[0 if first else 1] if len(dims) == 3 else ()
     last = (fixed(layers * ways), batch, hidden) if len(dims) == 3 else (fixed(layers * ways), hidden)
-    return [outputs, *(last for _ in _results(seen.out)[1:])]
+    return [outputs, *(last for _ in results(seen.out)[1:])]
 
 
 def _stacked(seen: Seen) -> Sequence[Dims]:
@@ -354,19 +321,11 @@ def _pieces(seen: Seen) -> Sequence[Dims]:
     dims = seen.dims(seen.first)
     place = seen.arg(2, "dim", 0) % len(dims)
     keep(dims[place])
-    return [tuple(fixed(t.shape[i]) if i == place else dim for i, dim in enumerate(dims)) for t in _results(seen.out)]
+    return [tuple(fixed(t.shape[i]) if i == place else dim for i, dim in enumerate(dims)) for t in results(seen.out)]
 
 
 def _attention(seen: Seen) -> Sequence[Dims]:
     raise Refused("attention, whose heads are not followed")
-
-
-def _results(out: Any) -> list[Tensor]:
-    if isinstance(out, Tensor):
-        return [out]
-    if isinstance(out, (tuple, list)):
-        return [t for inner in out for t in _results(inner)]
-    return []
 
 
 def _for(rule: Rule, names: str) -> dict[str, Rule]:

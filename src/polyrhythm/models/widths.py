@@ -23,8 +23,9 @@ from polyrhythm.base.module_copies import copy_of
 from polyrhythm.base.streams import seeded_torch, stream
 from polyrhythm.base.tensor_names import joined, named_parts
 from polyrhythm.models.calling import outputs_in
+from polyrhythm.models.calls import Refused, Seen
 from polyrhythm.models.narrowing import narrow
-from polyrhythm.models.passing import RULES, Refused, Seen
+from polyrhythm.models.passing import RULES
 from polyrhythm.models.unifying import Dims, Free, axes_in, fixed, free_in, frozen, keep, resolved
 
 _CLOSE = 1e-4
