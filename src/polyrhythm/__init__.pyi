@@ -10,6 +10,7 @@ from .base.errors import PolyrhythmError as PolyrhythmError
 from .base.errors import RunFailed as RunFailed
 from .base.errors import UserError as UserError
 from .data import federate as federate
+from .experiments.audit import audit as audit
 from .experiments.difficulty import sample_difficulty as sample_difficulty
 from .experiments.execution import Execution as Execution
 from .experiments.experiment import Experiment as Experiment

@@ -49,6 +49,7 @@ NEEDS_IT: dict[str, list[str]] = {
         "check chosen.toml",
         "check exp.toml --no-estimate",
     ],
+    "audit": ["audit exp.toml --canaries 100 --versions 1 --method fedavg(cohort=2)|equal|sweep|dp"],
     "resume": ["resume theirs --rounds 3"],
     "verify": ["verify theirs", "verify theirs --from-checkpoint"],
     "replay": ["replay theirs", "replay theirs --from-updates"],

@@ -43,6 +43,7 @@ Purpose = Literal[
     "capacity",
     "noise",
     "secagg",
+    "audit",
 ]
 
 

@@ -170,6 +170,32 @@ def check(
     check_all(lambda: configure(experiment, options, settings or [], named), with_estimate=estimate, as_json=json)
 
 
+@app.command(cls=taking(ALL))
+@guarded
+def audit(
+    context: typer.Context,
+    experiment: Annotated[Path | None, typer.Argument(help="An experiment file in TOML; options win over it.")] = None,
+    settings: Settings = None,
+    trust: Trusted = None,
+    canaries: Annotated[int, typer.Option("--canaries", min=1, help="Repetitions with a canary, and without.")] = 1000,
+    versions: Annotated[int, typer.Option("--versions", min=1, help="Versions that each of them releases.")] = 10,
+    json: Json = False,
+) -> None:
+    """Attack the noise of an experiment's dp, without training: what has it cost at least, beside what is claimed?"""
+    from polyrhythm.cli.auditing import audit_one
+    from polyrhythm.cli.consenting import consented
+    from polyrhythm.config.configuration import configure
+
+    options = given(context)
+    named = consented(trust, options, settings)
+    audit_one(
+        lambda: configure(experiment, options, settings or [], named),
+        canaries=canaries,
+        versions=versions,
+        as_json=json,
+    )
+
+
 @app.command("schema")
 @guarded
 def print_schema() -> None:
