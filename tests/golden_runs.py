@@ -456,6 +456,8 @@ PARTS: Mapping[str, dict[str, Any]] = {
         "fleet": TIERS | pr.fleet.Faults(secagg_dropout=(0.05, 0.05, 0.1, 0.1)),
         "rounds": 6,
     },
+    "cycle": {"recipe": BASE | pr.parts.cycle(cohort=1), "rounds": 5},
+    "at_most": {"recipe": BASE | pr.parts.at_most(visits=2), "rounds": 3},
     "server_momentum": {"recipe": BASE | pr.parts.server_momentum()},
     "server_sgd": {"recipe": BASE | pr.parts.server_sgd(lr=0.5)},
     "server_yogi": {"recipe": BASE | pr.parts.server_yogi()},
@@ -604,6 +606,10 @@ OTHERS: Mapping[str, dict[str, Any]] = {
         | pr.parts.equal()
         | pr.parts.poisson(rate=0.6)
         | pr.parts.dp(noise=0.3, clip=Adaptive(start=0.2, count_noise=0.4)),
+        "rounds": 6,
+    },
+    "hidden clients, correlated noise": {
+        "recipe": BASE | pr.parts.equal() | pr.parts.cycle(cohort=1) | pr.parts.dp(noise=0.5, clip=0.5, bands=3),
         "rounds": 6,
     },
     "hidden clients that come and go": {
@@ -789,7 +795,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "stopped and resumed": (
         *("recipe scaffold", "recipe fedasync", "recipe tifl", "recipe fedcl", "part on_arrival", "part deadline"),
         *("recipe local_only", "recipe power_of_choice", "native engine", "fleet Energy"),
-        *("part dp", "part poisson", "hidden clients, an adaptive clip"),
+        *("part dp", "part poisson", "hidden clients, an adaptive clip", "hidden clients, correlated noise"),
     ),
     "finished and extended": ("recipe fedavg", "recipe feddyn", "recipe fedbuff", "part server_adam", "part dp"),
     "replayed": (

@@ -26,6 +26,7 @@ from polyrhythm.methods.local.schedules import StepDecay as step_decay
 from polyrhythm.methods.local.schedules import WarmUp as warm_up
 from polyrhythm.methods.order.base import Curriculum as curriculum
 from polyrhythm.methods.order.base import Shuffled as shuffled
+from polyrhythm.methods.participation.at_most import AtMost as at_most
 from polyrhythm.methods.participation.availability_sampling import AvailabilitySampling as availability_sampling
 from polyrhythm.methods.participation.base import Sweep as sweep
 from polyrhythm.methods.participation.base import Uniform as uniform
@@ -33,6 +34,7 @@ from polyrhythm.methods.participation.client_curriculum import ClientCurriculum 
 from polyrhythm.methods.participation.cluster_sampling import ClusterSampling as cluster_sampling
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods as critical_periods
 from polyrhythm.methods.participation.critical_periods import RandomResize as random_resize
+from polyrhythm.methods.participation.cycle import Cycle as cycle
 from polyrhythm.methods.participation.diverse_sampling import DiverseSampling as diverse_sampling
 from polyrhythm.methods.participation.last_received import LastReceived as last_received
 from polyrhythm.methods.participation.loss_sampling import LossSampling as loss_sampling
@@ -98,6 +100,7 @@ from polyrhythm.methods.work.stop_on_drift import StopOnDrift as stop_on_drift
 
 __all__ = [
     "as_invited",
+    "at_most",
     "availability_sampling",
     "budget_steps",
     "buffer",
@@ -113,6 +116,7 @@ __all__ = [
     "cosine",
     "critical_periods",
     "curriculum",
+    "cycle",
     "deadline",
     "delay_adaptive_step",
     "depth_prefix",

@@ -176,9 +176,9 @@ def test_one_client_more_or_less_moves_the_mean_by_a_clip_at_most(
 @law(
     seed=st.integers(0, 20),
     version=st.integers(0, 5),
-    examples=6,
+    cases=[{"seed": seed, "version": version} for seed, version in ((0, 0), (1, 3), (2, 1), (3, 5), (7, 2), (11, 4))],
     broken_by={
-        "too little": swap(differential_privacy, "noise", lambda *given: noise(*given) * 0.9),
+        "too little": swap(differential_privacy, "noise", lambda *given: noise(*given) * 0.99),
         "the same in every version": swap(
             differential_privacy, "noise", lambda setup, version, dtype: noise(setup, 0, dtype)
         ),
@@ -201,10 +201,10 @@ def test_noise_is_normal_and_of_the_stated_length_on_every_weight_and_on_no_padd
         drawn.append(torch.cat([mean[:36_000], mean[40_000:76_000]]) / (1.5 * 0.4 / SAMPLING.cohort))
     assert state["versions"] == 2
     for one in drawn:
-        assert kstest(one.double().numpy(), "norm").pvalue > 1e-4
+        assert kstest(one.double().numpy(), "norm").pvalue > 0.01
     both = torch.cat(drawn).double()
-    # As close as 36,000 draws are within 3.5 standard deviations, by four times as many: of the seeds here none is not.
-    assert abs(float(both.var()) - 1) < 3.5 * math.sqrt(2 / 36_000)
+    # Two-sided, p > 0.01 for the variance of 144,000 draws; of the seeds here, which are fixed, none is beyond.
+    assert abs(float(both.square().mean()) - 1) < 2.576 * math.sqrt(2 / len(both))
     assert abs(float((drawn[0] * drawn[1]).mean())) < 4 / math.sqrt(18_000)
 
 

@@ -26,6 +26,10 @@ def fixed(cohort: int, population: int) -> Sampling:
 BOUNDED = Sampling(law="bounded", population=100, cohort=10)
 
 
+def banded(bands: int) -> Sampling:
+    return Sampling(law="banded", population=100, cohort=1, bands=bands)
+
+
 def normal(x: float) -> float:
     """The standard normal distribution function."""
     return math.erfc(-x / math.sqrt(2)) / 2
@@ -131,3 +135,25 @@ def test_an_adaptive_clip_by_hand() -> None:
     """Three of four are not clipped: from C = 2 to 2 exp(-0.2 (3/4 - 1/2)), and towards 0.9 to 2 exp(0.03)."""
     assert Adaptive().moved(2.0, 3 / 4) == pytest.approx(1.902459, abs=1e-6)
     assert Adaptive(quantile=0.9).moved(2.0, 3 / 4) == pytest.approx(2.060909, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("noise", "versions", "bands", "delta", "exact"),
+    [(8, 200, 10, 1e-6, 2.5487), (8, 191, 10, 1e-6, 2.5487), (4, 5, 1, 1e-5, 2.2581)],
+)
+def test_correlated_noise_is_one_gaussian_of_as_many_visits_as_have_room(
+    noise: float, versions: int, bands: int, delta: float, exact: float
+) -> None:
+    assert accounting.epsilon(banded(bands), noise, versions, delta) == pytest.approx(exact, rel=CLOSE)
+
+
+@pytest.mark.parametrize("sampling", [poisson(0.01), poisson(0.5), poisson(1.0), fixed(10, 100)])
+@pytest.mark.parametrize("count", [1, 2, 17, 1000])
+@pytest.mark.parametrize(("noise", "delta"), [(1.0, 1e-5), (0.4, 1e-2), (30.0, 1e-3)])
+def test_epsilon_by_divergences_is_the_librarys(sampling: Sampling, count: int, noise: float, delta: float) -> None:
+    dp = accounting.library()
+    event, relation = dp.PoissonSampledDpEvent(sampling.rate, dp.GaussianDpEvent(noise)), "ADD_OR_REMOVE_ONE"
+    if sampling.law == "fixed_size":
+        event, relation = dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(noise / 2)), "REPLACE_ONE"
+    theirs = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation[relation]).compose(event, count)
+    assert accounting.epsilon(sampling, noise, count, delta) == pytest.approx(theirs.get_epsilon(delta), rel=1e-12)

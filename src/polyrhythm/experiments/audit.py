@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
@@ -30,10 +29,8 @@ from polyrhythm.experiments.prepared import prepare
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.participation.base import InvitationContext
 from polyrhythm.methods.privacy.account import Account
-from polyrhythm.methods.privacy.adaptive_clip import Adaptive
-from polyrhythm.methods.privacy.refuting import at_least, most_noise, threshold
+from polyrhythm.methods.privacy.refuting import at_least, evidence, evidence_of_turns, most_noise, threshold
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.differential_privacy import Dp
 from polyrhythm.simulation.roster import OpenRoster
 
 WEIGHTS = 64
@@ -156,26 +153,24 @@ class _Attack:
     def roster(self) -> OpenRoster:
         return OpenRoster(self.setup.population, range(self.setup.holders))
 
-    @functools.cached_property
-    def dp(self) -> Dp:
-        return next(part for _, part in self.recipe.of(Dp))
-
     @property
     def sampled(self) -> bool:
         """Whether chance hides who is in a version; else the canary is in as many as the account allows."""
-        return self.account.sampling.law != "bounded"
+        return self.account.sampling.law in ("poisson", "fixed_size")
 
     @property
     def count(self) -> int:
         """What the account counts."""
-        return self.versions
+        most = self.account.sampling.most if self.account.sampling.law == "bounded" else None
+        return self.versions if most is None else min(most, self.versions)
 
     def score(self, draws: np.random.Generator, *, canary: bool) -> float:
         """The logarithm of how much likelier what is released is in the world with the canary."""
         setup = dataclasses.replace(self.setup, seed=int(draws.integers(2**62)))
-        parts, key, total, bare = dict(self.start), self.account.key, 0.0, torch.zeros(WEIGHTS, dtype=torch.float64)
+        parts, key, total, seen = dict(self.start), self.account.key, 0.0, list[float]()
+        bare = torch.zeros(WEIGHTS, dtype=torch.float64)
         for version in range(self.versions):
-            invited = True
+            invited = version % self.account.sampling.bands == 0 and version < self.count
             if self.sampled:
                 invited, parts = self._drawn(setup, parts, version, bare)
             before = parts[key]
@@ -190,7 +185,11 @@ class _Attack:
             )
             found, mean = self.recipe.releasing.mean(setup, parts, release)
             parts = dict(found)
-            total += self._evidence(before, parts[key], float(mean[0]), invited)
+            seen.append(float(mean[0]) * before["cohort"] / before["clip"])
+            if invited or self.sampled:
+                total += evidence(self.account.sampling, before, parts[key], seen[-1])
+        if self.account.sampling.bands > 1:
+            return evidence_of_turns(self.account.sampling.bands, before["of"], before["noise"], seen)
         return total
 
     @property
@@ -205,26 +204,6 @@ class _Attack:
         context = InvitationContext(version=version, weights=bare, buffers=(), roster=self.roster)
         after, invitations = self.recipe.inviting.invite(setup, parts, context)
         return any(invitation.client == 0 for invitation in invitations), dict(after)
-
-    def _evidence(self, before: State, after: State, seen: float, invited: bool) -> float:
-        """What one version says, as a logarithm of likelihoods."""
-        expected, spread, rate = before["cohort"], before.get("of_sum", before["noise"]), self._rate
-        place, against = seen * expected / before["clip"], -math.inf
-        found = (2 * place - 1) / (2 * spread**2)
-        if self._replaced:
-            against = (-2 * place - 1) / (2 * spread**2)
-        elif isinstance(self.dp.clip, Adaptive):  # the canary takes a half from the count of those not clipped
-            of_count, counted = self.dp.clip.spread(expected), (after["unclipped"] - 0.5) * expected
-            found += (-counted - 0.25) / (2 * of_count**2)
-        if rate == 1.0 and not self._replaced:
-            return found if invited else 0.0
-        nothing = math.log1p(-rate) if rate < 1 else -math.inf
-        return float(np.logaddexp(nothing, math.log(rate) + found) - np.logaddexp(nothing, math.log(rate) + against))
-
-    @property
-    def _rate(self) -> float:
-        sampling = self.account.sampling
-        return sampling.cohort / sampling.population if self._replaced else sampling.rate
 
 
 def _report(version: int, sent: float) -> Report:

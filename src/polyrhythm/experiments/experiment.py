@@ -253,6 +253,23 @@ def _check_expert(experiment: Experiment) -> None:
     )
 
 
+def _check_visits(experiment: Experiment) -> None:
+    """Whether there are as many visits as versions take, where nobody is invited more than so often."""
+    recipe, rounds = experiment.recipe, experiment.rounds
+    most = recipe.most_visits
+    if most is None or rounds is None or recipe.participation.may_be_empty:
+        return
+    each, holders = recipe.release.release_size or recipe.cohort, len(experiment.holders())
+    if rounds * min(each, holders) > most * holders:
+        raise UserError(
+            f"{rounds:,} rounds of {each:,} clients with {recipe.title}, where {holders:,} clients may each be invited "
+            f"{most:,} times",
+            expected=f"{most * holders // min(each, holders):,} rounds at most",
+            why="then nobody is left to be invited, and the run would wait for ever",
+            fix="fewer rounds, a smaller cohort, or more visits in at_most(visits=…)",
+        )
+
+
 def _check_arrivals(experiment: Experiment) -> None:
     recipe, fleet = experiment.recipe, experiment.fleet
     # Batteries and broken devices send away only those that were at work, and nobody ever would be.
@@ -336,6 +353,7 @@ _CHECKS = (
     _check_score,
     _check_recipe,
     _check_arrivals,
+    _check_visits,
     _check_samples,
     _check_reports,
     _check_initial,

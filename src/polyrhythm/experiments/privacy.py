@@ -132,7 +132,11 @@ def about(privacy: Privacy | None) -> Iterator[str]:
             "are published whole"
         )
     if account.sampling.law == "bounded":
-        yield "dp: who takes part is no secret here, so being drawn by chance hides nobody (no amplification)"
+        most, limits = account.sampling.most, ""
+        if most is not None:
+            cost = account.epsilon(most)
+            limits = f"; {most:,} visits of a client cost epsilon = {cost:.4g} at delta = {account.delta:g}"
+        yield f"dp: who takes part is no secret here, so being drawn by chance hides nobody (no amplification){limits}"
     elif rounds is not None:
         cost = account.epsilon(rounds)
         yield f"dp: all {rounds:,} rounds cost epsilon = {cost:.4g} at delta = {account.delta:g}; simulated"

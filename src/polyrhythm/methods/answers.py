@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count, Settings, canonical_json
 from polyrhythm.methods.capacity.base import WHOLE, Capacity
@@ -118,15 +119,21 @@ class Answers(Settings):
             UserError: a part or a combination of parts that cannot be accounted for.
         """
         law, holders = law_of(self, steady=setup.steady), setup.holders
+        bands = next((part.bands or 1 for _, part in self.of(Dp) if part.correlates), 1)
         rate = self.participation.chance(holders) if self.participation.may_be_empty else 1.0
         size = self.cohort
         if self.release.release_size is not None:  # without places that are filled, no more than a cohort is waited for
             size = self.release.release_size if self.fills_places else min(size, self.release.release_size)
+        if bands > 1:
+            law = "banded"
+            _apart_enough(bands, holders, self.cohort)
         return Sampling(
             law=law,
             population=holders,
             cohort=rate * holders if self.participation.may_be_empty else float(min(size, holders)),
             rate=rate if law == "poisson" else 1.0,
+            bands=bands,
+            most=self.most_visits,
         )
 
     def account(self, setup: Setup) -> Account | None:
@@ -191,6 +198,12 @@ class Answers(Settings):
         """How many clients one version invites, as far as the settings say."""
         sizes = (m.size for _, m in self.of(ParticipationModifier))
         return next((size for size in sizes if size is not None), self.participation.size)
+
+    @functools.cached_property
+    def most_visits(self) -> int | None:
+        """How often a client is invited at most in the whole run; None for any number."""
+        limits = [most for _, part in self.of(ParticipationModifier) if (most := part.most) is not None]
+        return min(limits, default=None)
 
     @functools.cached_property
     def filling(self) -> str:
@@ -287,6 +300,17 @@ class Answers(Settings):
             if getattr(self, name) == neutral:
                 del described[name]
         return described
+
+
+def _apart_enough(bands: int, holders: int, cohort: int) -> None:
+    apart = holders // cohort
+    if bands > apart:
+        raise UserError(
+            f"dp(bands={bands}), where {holders:,} clients take turns of {cohort:,}",
+            expected=f"{max(1, apart)} bands at most",
+            why=f"a client comes back after {apart} versions, and noise on its visits may have nothing in common",
+            fix=f"bands={max(1, apart)}, a smaller cohort, or more clients",
+        )
 
 
 def in_order(modifier: Modifier) -> tuple[str, str]:

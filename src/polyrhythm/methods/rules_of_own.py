@@ -6,8 +6,10 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.methods.answers import Answers
 from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.participation.critical_periods import HOW_MANY
+from polyrhythm.methods.participation.cycle import Cycle
 from polyrhythm.methods.personal.phases import PersonalFirst
 from polyrhythm.methods.personal.scope import Everything
+from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 from polyrhythm.methods.privacy.laws import law_of
 from polyrhythm.methods.release.base import OverSelect
 from polyrhythm.methods.release.differential_privacy import Dp
@@ -37,6 +39,26 @@ def privacy_is_accounted_for(recipe: Answers) -> None:
     weighs = recipe.sharing
     for _, dp in recipe.of(Dp):
         _weighs_alike(dp, weighs)
+        if dp.correlates:
+            _in_turns(dp, recipe)
+
+
+def _in_turns(dp: Dp, recipe: Answers) -> None:
+    other, why, fix = "", "", "leave bands out"
+    sizing = next((p.label() for p in recipe.parts() if p.decides == HOW_MANY or isinstance(p, OverSelect)), "")
+    if not isinstance(recipe.participation, Cycle):
+        other, fix = recipe.participation.label(), "pipe cycle(cohort=…) onto the recipe, or leave bands out"
+        why = "noise that is taken back later hides only clients whose visits are so many versions apart"
+    elif recipe.fills_places or not recipe.release.waits_for_all:
+        other, why = recipe.filling or recipe.release.label(), "an update may land in a version that is not its turn's"
+    elif sizing:
+        other, why = sizing, "a turn that grows begins before the one after it is over, and clients come back too early"
+    elif isinstance(dp.clip, Adaptive):
+        other, why = "an adaptive clip", "what is taken back later must be as long as what was added"
+    if other:
+        raise UserError(
+            f"dp(bands={dp.bands}) with {other}", expected="cycle, in rounds, and a fixed clip", why=why, fix=fix
+        )
 
 
 def _weighs_alike(dp: Dp, weighs: Sharing) -> None:

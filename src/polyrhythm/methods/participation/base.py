@@ -216,6 +216,11 @@ class ParticipationModifier(OfParticipation, Modifier):
         """How many clients one version invites; None for as many as the participation says."""
         return None
 
+    @property
+    def most(self) -> int | None:
+        """How often a client is invited at most in the whole run; None for any number."""
+        return None
+
     def piped(self, onto: Participation) -> tuple[Participation, ParticipationModifier]:
         """A participation, and this modifier, once it has been piped onto that one."""
         return onto, self

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, final
 
-Law = Literal["poisson", "fixed_size", "bounded"]
+Law = Literal["poisson", "fixed_size", "bounded", "banded"]
 """How clients come into versions, as far as accounting may know:
 
 - "poisson": every client by a coin of its own in each version, so that the others are no secret's neighbours;
 - "fixed_size": so many in each version, drawn without replacement;
-- "bounded": by any schedule that does not depend on private data, nobody in more than k versions.
+- "bounded": by any schedule that does not depend on private data, nobody in more than k versions;
+- "banded": nobody in two versions less than b apart, with noise that is correlated over b. No part draws by it: it is
+  "bounded", in turns, with such noise.
 """
 LAWS: frozenset[Law] = frozenset({"poisson", "fixed_size", "bounded"})
 

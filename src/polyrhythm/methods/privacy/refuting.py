@@ -1,7 +1,7 @@
 """What an attack proves: how much noise there can have been at most, if it was right so often.
 
-An attacker tells a world with a client from one without. By 95 % confidence it is right in the first in a share `low` at
-least, and wrong in the second in a share `up` at most. Of a Gaussian mechanism that is so only if its worlds are
+An attacker tells a world with a client from one without. By 95 % confidence it is right in the first in a share of
+`low` at least, and wrong in the second in one of `up` at most. Of a Gaussian mechanism that is so only if they are
 mu >= Phi^-1(low) - Phi^-1(up) standard deviations apart; of any, only if low <= e^epsilon * up + delta(epsilon), and
 1 - up <= e^epsilon * (1 - low) + delta(epsilon), for every epsilon.
 
@@ -12,19 +12,60 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from polyrhythm.base.messages import State
 from polyrhythm.methods.privacy import accounting
 from polyrhythm.methods.privacy.accounting import Sampling
+from polyrhythm.methods.privacy.correlated import coefficients, length
 
 _DOUBT = 0.025
 """That one of two bounds does not hold: 95 % for both."""
 _LOSSES = np.concatenate([np.linspace(0, 4, 21), np.linspace(4.5, 30, 52)])
 _FAR, _FINE = 16.0, 1e-2
 """How far from what is claimed noise is looked for, and how closely it is found, relative."""
+
+
+def evidence(sampling: Sampling, before: State, after: State, place: float) -> float:
+    """How much likelier a version is in a world where a client sends a vector of one clip, as a logarithm.
+
+    Args:
+        sampling: how clients come into versions. Of "fixed_size" the client sends as much the other way in the other
+            world; else its data are nothing there.
+        before, after: the state of `dp`, before the version and after it.
+        place: the sum that was released along that vector, in clips.
+    """
+    spread, replaced = before.get("of_sum", before["noise"]), sampling.law == "fixed_size"
+    found = (2 * place - 1) / (2 * spread**2)
+    against = (-2 * place - 1) / (2 * spread**2) if replaced else -math.inf
+    if "of_count" in before and not replaced:  # the client takes a half from the count of those that are not clipped
+        counted = (after["unclipped"] - 0.5) * before["cohort"]
+        found += (-counted - 0.25) / (2 * before["of_count"] ** 2)
+    rate = sampling.cohort / sampling.population if replaced else sampling.rate
+    nothing, chosen = (math.log1p(-rate) if rate < 1 else -math.inf), math.log(rate)
+    return float(np.logaddexp(nothing, chosen + found) - (np.logaddexp(nothing, chosen + against) if replaced else 0.0))
+
+
+def evidence_of_turns(bands: int, versions: int, noise: float, places: Sequence[float]) -> float:
+    """The same of all versions together, where noise is correlated and a client is in every b-th, from the first.
+
+    Args:
+        bands: b.
+        versions: T, of the whole run.
+        noise: z.
+        places: the sums that were released along that vector, in clips.
+    """
+    shares, total = coefficients(bands), 0.0
+    lengths = [length(bands, version, versions) for version in range(len(places))]
+    for t in range(len(places)):
+        # Times C, noise is independent again.
+        sent = shares[t % bands] / lengths[t - t % bands]
+        seen = sum(shares[i] * places[t - i] / lengths[t - i] for i in range(min(t + 1, bands)))
+        total += sent * (2 * seen - sent) / (2 * noise**2)
+    return total
 
 
 def at_least(right: Any, of: int) -> Any:
@@ -60,9 +101,9 @@ def most_noise(sampling: Sampling, noise: float, count: int, low: float, up: flo
         low: a lower bound of how often a client is found where it is.
         up: an upper bound of how often it is found where it is not.
     """
-    if sampling.law == "bounded":
+    if sampling.law in ("bounded", "banded"):
         mu = float(apart(low, up))
-        return math.sqrt(count) / mu if mu > 0 else None
+        return math.sqrt(accounting.visits_in(sampling, count)) / mu if mu > 0 else None
 
     def may_be(much: float) -> bool:
         return low <= most_found(accounting.deltas(sampling, much, count), up)

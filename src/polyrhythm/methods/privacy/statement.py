@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from polyrhythm.methods.privacy.accounting import Accountant, Sampling
+from polyrhythm.methods.privacy.accounting import Accountant, Sampling, visits_in
 from polyrhythm.methods.privacy.effects import Law
 
 _ZERO_OUT = "zero out (a client's data become nothing: it is drawn and answers as before, and adds zero)"
@@ -14,11 +14,13 @@ _RELATIONS: Mapping[Law, str] = {
     "poisson": _ZERO_OUT,
     "fixed_size": "replace one (a client's data become any others)",
     "bounded": _ZERO_OUT,
+    "banded": _ZERO_OUT,
 }
 _BY: Mapping[Law, Mapping[Accountant, str]] = {
     "poisson": {"pld": "privacy loss distributions", "rdp": "Renyi divergences"},
     "fixed_size": {"pld": "Renyi divergences", "rdp": "Renyi divergences"},
     "bounded": {"pld": "the Gaussian mechanism's exact curve", "rdp": "the Gaussian mechanism's exact curve"},
+    "banded": {"pld": "the Gaussian mechanism's exact curve", "rdp": "the Gaussian mechanism's exact curve"},
 }
 
 
@@ -96,6 +98,12 @@ def sampling_words(sampling: Sampling, count: int) -> str:
         return f"every one of {sampling.population:,} clients by a coin of its own, with probability {sampling.rate:g}"
     if sampling.law == "fixed_size":
         return f"{sampling.cohort:,.0f} of {sampling.population:,} clients in each version, without replacement"
+    if sampling.law == "banded":
+        visits = visits_in(sampling, count)
+        return (
+            f"in turn, in one fixed order, none of {sampling.population:,} clients in two versions less than "
+            f"{sampling.bands} apart, so in no more than {visits:,}"
+        )
     return (
         f"by a schedule that does not depend on private data, nobody of {sampling.population:,} clients in more than "
         f"{count:,} version{'' if count == 1 else 's'}"

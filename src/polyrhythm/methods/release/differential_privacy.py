@@ -18,7 +18,7 @@ from polyrhythm.base.settings import Count, NonNegative, Positive
 from polyrhythm.base.streams import stream
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Need, Release, Setup
-from polyrhythm.methods.privacy import accounting
+from polyrhythm.methods.privacy import accounting, correlated
 from polyrhythm.methods.privacy.account import Account, counted
 from polyrhythm.methods.privacy.accounting import Accountant, Sampling
 from polyrhythm.methods.privacy.adaptive_clip import Adaptive
@@ -57,6 +57,9 @@ class Dp(ReleaseModifier):
         delta: the probability that epsilon may not hold; less than 1 / N.
         clip: the most by which one client moves the sum, Euclidean, in units of the weights; or `adaptive(…)`, which
             finds it.
+        bands: b, over how many versions noise is correlated (`methods/privacy/correlated.py`): later draws take back a
+            part of earlier ones, so that less is left of it in the end. With `cycle`, in rounds, and a fixed clip; at
+            most N // cohort. The server keeps b - 1 vectors. None, or 1, for independent noise.
         cap: samples beyond which a client counts no more, where clients count by samples.
         accountant: of the final statement: "pld" (privacy loss distributions), or "rdp" (Renyi), which is quicker and
             says more. During the run it is always "rdp".
@@ -74,6 +77,7 @@ class Dp(ReleaseModifier):
     epsilon: Positive | None = None
     delta: Annotated[float, Gt(0), Lt(1)] = 1e-5
     clip: Positive | Adaptive = 1.0
+    bands: Count | None = None
     cap: Count | None = None
     accountant: Accountant = "pld"
 
@@ -91,12 +95,24 @@ class Dp(ReleaseModifier):
                 fix="leave noise out to have it found, or epsilon to have it told",
             )
 
+    def describe(self) -> dict[str, Any]:
+        """As plain data; without bands where noise is independent, as before there were any: so digests stay."""
+        described = super().describe()
+        if not self.correlates:
+            del described["bands"]
+        return described
+
     @property
     def private(self) -> bool:
         return True
 
     def needs(self) -> frozenset[Need]:
-        return frozenset() if self.epsilon is None else frozenset({"total_rounds"})
+        return frozenset() if self.epsilon is None and not self.correlates else frozenset({"total_rounds"})
+
+    @property
+    def correlates(self) -> bool:
+        """Whether noise of one version has to do with that of another."""
+        return self.bands is not None and self.bands > 1
 
     def server_start(self, setup: Setup) -> State:
         sampling = setup.sampling
@@ -117,9 +133,13 @@ class Dp(ReleaseModifier):
                 **state,
                 "clip": self.clip.start,
                 "of_sum": self.clip.remaining(found, sampling.cohort),
+                "of_count": self.clip.spread(sampling.cohort),
                 "used": self.clip.start,
                 "unclipped": self.clip.quantile,
             }
+        if self.correlates:
+            assert setup.total_rounds is not None, "a part that needs total_rounds"
+            return {**state, "bands": self.bands, "of": setup.total_rounds, "earlier": ()}
         return state
 
     def multiplier(self, sampling: Sampling, total_rounds: int | None) -> float:
@@ -134,14 +154,17 @@ class Dp(ReleaseModifier):
         """
         if self.epsilon is None:
             return 1.0 if self.noise is None else self.noise
-        if sampling.law == "bounded":
-            raise UserError(
-                f"dp: epsilon = {self.epsilon:g}, where nobody knows in how many versions a client will be",
-                expected="noise, or clients drawn by poisson, or by uniform where everybody is always there",
-                why="the noise that it takes follows from that number",
-                fix="dp(noise=…) with until={epsilon=…}, or pipe poisson(rate=…) onto the recipe",
-            )
         assert total_rounds is not None, "a part that needs total_rounds"
+        if sampling.law == "bounded":
+            if sampling.most is None:
+                raise UserError(
+                    f"dp: epsilon = {self.epsilon:g}, where nobody knows in how many versions a client will be",
+                    expected="noise, or clients drawn by poisson, or by uniform where everybody is always there",
+                    why="the noise that it takes follows from that number",
+                    fix="dp(noise=…) with until={epsilon=…}, or pipe at_most(visits=…), or poisson(rate=…), onto the "
+                    "recipe",
+                )
+            total_rounds = min(total_rounds, sampling.most)
         return accounting.calibrated(sampling, self.epsilon, total_rounds, self.delta, self.accountant)
 
     def private_mean(self, setup: Setup, state: State, release: Release) -> tuple[State, Tensor]:
@@ -150,7 +173,10 @@ class Dp(ReleaseModifier):
         shares = [weight / expected for weight in weights]
         mean = weighted_sum(updates, shares) if updates else setup.zeros(wide=True)
         if spread := state.get("of_sum", state["noise"]) * state["clip"] / expected:
-            mean = mean + noise(setup, release.version, mean.dtype).mul_(spread)
+            drawn = noise(setup, release.version, mean.dtype)
+            if self.correlates:
+                state, drawn = _correlated(state, drawn)
+            mean = mean.add_(drawn.mul_(spread))
         visits = state["visits"]
         if state["law"] == "bounded":
             for client in {report.client for report in release.reports}:
@@ -168,7 +194,7 @@ class Dp(ReleaseModifier):
             return state
         expected = state["cohort"]
         if state["noise"]:
-            count += self.clip.spread(expected) * stream(setup.seed, "noise", version, "count").standard_normal()
+            count += state["of_count"] * stream(setup.seed, "noise", version, "count").standard_normal()
         unclipped = count / expected + 0.5
         clip = self.clip.moved(state["clip"], unclipped)
         return {**state, "used": state["clip"], "unclipped": unclipped, "clip": clip}
@@ -207,7 +233,8 @@ class Dp(ReleaseModifier):
         if isinstance(self.clip, Adaptive):
             told = self.clip.told(found, sampling.cohort)
         else:
-            told = f"clipped to {self.clip:g}, Gaussian noise of {found:.4g} clips is added to the sum"
+            of = f", correlated over {self.bands} versions," if self.correlates else ""
+            told = f"clipped to {self.clip:g}, Gaussian noise of {found:.4g} clips{of} is added to the sum"
         return Account(
             key=key,
             sampling=sampling,
@@ -229,9 +256,23 @@ class Dp(ReleaseModifier):
         return {**cost, "clip_norm": float(state["clip"])}
 
 
+def _correlated(state: State, drawn: Tensor) -> tuple[State, Tensor]:
+    """The noise of a version, in clips, from a fresh draw that is changed; and the state with what later ones need."""
+    bands, version = state["bands"], state["versions"]
+    found = correlated.after(drawn, state["earlier"], bands)
+    earlier = (found, *state["earlier"])[: bands - 1]
+    return {**state, "earlier": earlier}, found * correlated.length(bands, version, state["of"])
+
+
 def sampling_in(state: State) -> Sampling:
     """How clients come into versions, from the state of `Dp`."""
-    return Sampling(law=state["law"], population=state["population"], cohort=state["cohort"], rate=state["rate"])
+    return Sampling(
+        law=state["law"],
+        population=state["population"],
+        cohort=state["cohort"],
+        rate=state["rate"],
+        bands=state.get("bands", 1),
+    )
 
 
 def length_of(vector: Tensor) -> float:
@@ -252,6 +293,7 @@ def noise(setup: Setup, version: int, dtype: torch.dtype) -> Tensor:
     vector = torch.from_numpy(stream(setup.seed, "noise", version).standard_normal(setup.size)).to(dtype)
     end = 0
     for offset, size in (*setup.places, (setup.size, 0)) if setup.places else ():
-        vector[end:offset] = 0.0
+        if offset > end:
+            vector[end:offset] = 0.0
         end = offset + size
     return vector
