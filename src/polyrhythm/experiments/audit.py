@@ -131,7 +131,7 @@ def _attack(experiment: Experiment, execution: Execution, canaries: int, version
             why="there is no guarantee that could be refuted",
             fix="pipe dp(noise=1, clip=1, delta=1e-5) onto the recipe",
         )
-    short = dataclasses.replace(prepared.setup, size=WEIGHTS, dtype=torch.float64, places=(), axes=None)
+    short = dataclasses.replace(prepared.setup, size=WEIGHTS, dtype=torch.float64, places=())
     return _Attack(recipe=prepared.recipe, account=account, setup=short, versions=versions)
 
 
