@@ -212,3 +212,21 @@ def test_looking_leaves_the_module_and_the_generators_as_they_were() -> None:
     assert torch.equal(state, torch.get_rng_state())
     assert module.training
     assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
+
+
+def test_layers_that_were_cut_are_scaled_before_their_norm_and_in_training_alone() -> None:
+    """By 1 / r after the layer; the output layer, whose rows are whole, is not. BatchNorm undoes it, up to epsilon."""
+    inputs = torch.linspace(-1, 1, 12).view(3, 4)
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6, eps=0.5), nn.ReLU(), nn.Linear(6, 3))
+    portion = some(axes_of(plain, inputs))
+    cut, scaled = narrow(plain, portion).train(), narrow(plain, portion, 4.0).train()
+    by_hand = cut[3](cut[2](cut[1](4.0 * cut[0](inputs))))
+    assert torch.equal(scaled(inputs), by_hand)
+    assert not torch.allclose(scaled(inputs), cut(inputs), atol=1e-3)
+    assert torch.equal(scaled.eval()(inputs), cut.eval()(inputs))
+    assert torch.equal(narrow(plain, portion, 1.0).train()(inputs), cut.train()(inputs))
+    normed = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, eps=1e-12), nn.ReLU(), nn.Linear(6, 3))
+    portion = some(axes_of(normed, inputs))
+    one, other = (narrow(normed, portion, scale).train()(inputs) for scale in (1.0, 4.0))
+    assert torch.allclose(one, other, atol=1e-5)
