@@ -236,10 +236,7 @@ class Server:
         if wrong is None and not silent:
             wrong = before_use(recipe, setup, self.layout, state.parts, report, state.buffers)
         # Refused, it would change who else is in a version, by what the client's data are.
-        hides = (
-            recipe.releasing.private and not recipe.sums_only
-        )  # where only a client knows its update, it sends zeros
-        hidden = wrong is not None and hides and of_no_use(wrong.kind)
+        hidden = wrong is not None and recipe.releasing.private and of_no_use(wrong.kind)
         report = nothing_of(report, self.layout) if hidden else report
         parts, heard = state.parts, wrong is None and not silent
         if heard and (accepting := recipe.overriding("accept")):

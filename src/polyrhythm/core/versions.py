@@ -72,9 +72,7 @@ class Versions:
         settled = replace_unchecked(settled, past=still_needed(settled))
         skipped, normalised, facts = self._counted(state, reports, refused)
         if sum_ is not None and sum_.total is None:
-            skipped = sum_.why
-            if not self.recipe.releasing.private:
-                return settled, Released(version=settled.version, release=None, refused=refused, note=skipped)
+            return settled, Released(version=settled.version, release=None, refused=refused, note=sum_.why)
         private = self.recipe.releasing.private
         if not reports and not private:
             if refused and all(reason.startswith(NOT_FINITE) for _, reason in refused):
@@ -174,10 +172,9 @@ class Versions:
         )
 
     def _summed(self, release: Release, sum_: Opened, facts: list[Facts]) -> Release:
-        """The release with the sum in place of what is in it; of zeros where it cannot be read: no step is taken."""
+        """The release with the sum in place of what is in it."""
         divided = counted(self.recipe, self.setup, facts, release.shares)
-        total = self.layout.zeros().double() if sum_.total is None else sum_.total
-        return replace_unchecked(release, total=total, counted=divided or 1.0)
+        return replace_unchecked(release, total=sum_.total, counted=divided or 1.0)
 
     def _portions(self, state: ServerState, reports: tuple[Report, ...]) -> tuple[Portion | None, ...]:
         """What each client held; empty if all held all of the model."""

@@ -11,7 +11,7 @@ from typing import final
 from torch import Tensor
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.messages import Facts, State
+from polyrhythm.base.messages import State
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Mechanism, Release, Setup, States, Visit
 from polyrhythm.methods.participation.base import InvitationContext, Invitations, Participation, ParticipationModifier
@@ -157,19 +157,9 @@ class Releasing:
         """How long an update is at most where its client shortens it itself; None where nobody does."""
         return min((m.longest for _, m in self.modifiers if m.longest is not None), default=None)
 
-    def alone(self, facts: Facts, share: float, scale: float, update: Tensor) -> float:
-        """By what a client multiplies its own update [P] for the sum.
-
-        Args:
-            facts: what is known of its visit.
-            share: w_i, what it counts.
-            scale: by what its update is scaled.
-            update: of the visit.
-        """
-        for _, modifier in self.modifiers:
-            if (own := modifier.alone(facts, scale, update)) is not None:
-                return own
-        return share * scale * math.prod(modifier.shortens(update) for _, modifier in self.modifiers)
+    def shortens(self, update: Tensor) -> float:
+        """By what a client makes its own update [P] shorter for the sum."""
+        return math.prod(modifier.shortens(update) for _, modifier in self.modifiers)
 
     def stride(self, release: Release) -> float:
         """Which share of its way the server goes with a release."""

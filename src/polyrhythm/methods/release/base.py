@@ -15,7 +15,7 @@ from typing import Annotated, final
 from annotated_types import Ge
 from torch import Tensor
 
-from polyrhythm.base.messages import Facts, State
+from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count, Positive
 from polyrhythm.methods.mechanism import Mechanism, Modifier, Release, Setup
 from polyrhythm.methods.privacy.effects import timed
@@ -135,16 +135,6 @@ class ReleaseModifier(Modifier):
     @property
     def longest(self) -> float | None:
         """How long an update is at most where its client shortens it itself; None where nobody does."""
-        return None
-
-    def alone(self, facts: Facts, scale: float, update: Tensor) -> float | None:
-        """By what a client multiplies its own update for the sum, in place of its share; None to leave that as it is.
-
-        Args:
-            facts: what is known of the visit.
-            scale: of the update.
-            update: [P].
-        """
         return None
 
     def shortens(self, update: Tensor) -> float:

@@ -24,6 +24,7 @@ from polyrhythm.methods.privacy.accounting import Accountant, Sampling
 from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 from polyrhythm.methods.privacy.effects import PrivacyEffect
 from polyrhythm.methods.release.base import ReleaseModifier
+from polyrhythm.methods.secure_sum.effects import needs_single
 
 _BLOCK = 1024
 
@@ -84,6 +85,7 @@ class Dp(ReleaseModifier):
     decides = "how clients are hidden"
     of_a_release = True
     privacy = PrivacyEffect(words="clips what each client adds, and adds noise to the sum")
+    in_sums = needs_single("the server clips each of them", "take one of the two")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -86,7 +86,7 @@ class Secagg(Compression):
     real: bool = field(default=True, metadata={"digest": False})
 
     of_a_release = True
-    privacy = inside("sums what clients have clipped themselves; noise is added to the sum")
+    privacy = inside("hides single updates in a sum, which dp would have to clip")
     in_sums = works_in_sums("is what hides single updates")
 
     def __post_init__(self) -> None:

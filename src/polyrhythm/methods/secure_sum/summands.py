@@ -30,8 +30,7 @@ def part_of(recipe: Answers) -> Secagg:
 def bound_of(recipe: Answers) -> float:
     """B: the largest entry that a client may add to the sum; none is larger than a clipped update is long."""
     longest = recipe.releasing.longest
-    clipped = longest is not None and (recipe.releasing.private or not recipe.scalings)
-    return longest if clipped and longest is not None else part_of(recipe).limit
+    return part_of(recipe).limit if longest is None or recipe.scalings else longest
 
 
 def steps_of(recipe: Answers, setup: Setup) -> float:
@@ -63,10 +62,8 @@ def summand(recipe: Answers, setup: Setup, layout: Layout, facts: Facts, most: i
     for _, scaling in recipe.of(Scaling):
         scale *= scaling.alone(facts)
     bound = bound_of(recipe)
-    weight = recipe.releasing.alone(facts, recipe.sharing.alone(facts, most), scale, update)
+    weight = recipe.sharing.alone(facts, most) * scale * recipe.releasing.shortens(update)
     values = torch.cat([update.narrow(0, s.offset, s.size) for s in layout.segments]).to(torch.float64)
-    if recipe.releasing.private and not bool(torch.isfinite(values).all()):
-        values, weight = torch.zeros_like(values), 1.0  # refused, it would change who else is in the version
     whole = fixed_point.rounded(values * weight, steps_of(recipe, setup), bound * (1 + 1e-6))
     if whole is not None:
         return whole
