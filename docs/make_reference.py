@@ -185,9 +185,9 @@ MORE = {
     "partial_work": ("partial_work",),
     "personal": (
         *("fedavg_ft", "fedper", "lg_fedavg", "fedbn", "fedrep", "fedbabu", "ditto", "apfl", "pfedme"),
-        "per_fedavg",
+        *("per_fedavg", "fedala"),
         *("personal_layers", "personal_first", "fine_tuning", "personal_copy"),
-        *("personal_mixture", "moreau_envelope", "meta_step"),
+        *("personal_mixture", "moreau_envelope", "meta_step", "adaptive_start"),
     ),
     "curriculum": ("curriculum_fl", "curriculum", "pacing"),
     "client_curriculum": ("client_curriculum",),

@@ -256,6 +256,7 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "f3ast": {"recipe": pr.f3ast(**SMALL, beta=0.2), "fleet": COMES_AND_GOES, "rounds": 6},
     "fadas": {"recipe": pr.fadas(concurrency=4, buffer=1, epochs=1, batch=5), "fleet": TIERS, "rounds": 10},
     "ditto": {"recipe": pr.ditto(**SMALL), "federation": held_out},
+    "fedala": {"recipe": pr.fedala(**SMALL, rate=5.0), "federation": held_out, "model": layers},
     "fedadagrad": {"recipe": pr.fedadagrad(**SMALL)},
     "fedadam": {"recipe": pr.fedadam(**SMALL)},
     "fedams": {"recipe": pr.fedams(**SMALL)},
@@ -318,6 +319,15 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "cluster_sampling": {"recipe": BASE | pr.parts.cluster_sampling(by="updates"), "rounds": 6},
     "compress_int8": {"recipe": BASE | pr.parts.compress_int8()},
     "compress_top_k": {"recipe": BASE | pr.parts.compress_top_k(share=0.3)},
+    "adaptive_start": {
+        "recipe": BUFFERED
+        | pr.parts.adaptive_start(rate=5.0, most=3, tensors=3)
+        | pr.parts.personal_layers(layers=("norms",)),
+        "federation": held_out,
+        "model": Normalised,
+        "fleet": TIERS | pr.fleet.Faults(nan=0.2),
+        "rounds": 8,
+    },
     "constant": {"recipe": BASE | pr.parts.cosine() | pr.parts.constant()},
     "control_variates": {"recipe": BUFFERED | pr.parts.control_variates() | pr.parts.equal(), "fleet": TIERS},
     "cosine": {"recipe": BASE | pr.parts.cosine(floor=0.1)},
@@ -765,7 +775,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe moon", "recipe alt", "part curriculum"),
         *("part compress_top_k", "part partial_work", "all kinds of faults", "native engine"),
         *("recipe optimal_sampling", "recipe fedlalr", "recipe fedrep", "part personal_copy", "part personal_layers"),
-        *("recipe apfl", "part meta_step", "part moreau_envelope"),
+        *("recipe apfl", "part meta_step", "part moreau_envelope", "part adaptive_start"),
         *("part dp", "part secagg"),
     ),
     "in threads": ("widths in the native engine", "native engine", "native engine, rolling", "model lenet5"),
@@ -780,6 +790,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         "part curriculum",
         "recipe fedrep",
         "recipe pfedme",
+        "recipe fedala",
         *("part dp", "part secagg"),
     ),
     "killed and resumed": (
@@ -789,7 +800,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         *("part compress_int8", "part client_curriculum", "batch normalisation", "recipe f3ast", "recipe divfl"),
         *("recipe fedawe", "recipe optimal_sampling", "recipe refl"),
         *("recipe fedrep", "part personal_copy", "part personal_layers"),
-        *("recipe apfl", "recipe per_fedavg", "part moreau_envelope"),
+        *("recipe apfl", "recipe per_fedavg", "part moreau_envelope", "part adaptive_start"),
         *("part dp", "hidden clients that come and go", "part secagg"),
     ),
     "stopped and resumed": (
@@ -820,6 +831,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         "recipe apfl",
         "recipe pfedme",
         "recipe per_fedavg",
+        "recipe fedala",
         "recipe fedlalr",
         "part poisson",
     ),

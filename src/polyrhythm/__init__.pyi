@@ -46,6 +46,7 @@ from .methods.papers import f3ast as f3ast
 from .methods.papers import fadas as fadas
 from .methods.papers import fedadagrad as fedadagrad
 from .methods.papers import fedadam as fedadam
+from .methods.papers import fedala as fedala
 from .methods.papers import fedams as fedams
 from .methods.papers import fedasync as fedasync
 from .methods.papers import fedau as fedau

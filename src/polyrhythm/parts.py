@@ -56,6 +56,7 @@ from polyrhythm.methods.personal.models import PersonalCopy as personal_copy
 from polyrhythm.methods.personal.phases import PersonalFirst as personal_first
 from polyrhythm.methods.personal.scope import Everything as everything
 from polyrhythm.methods.personal.scope import PersonalLayers as personal_layers
+from polyrhythm.methods.personal.starts import AdaptiveStart as adaptive_start
 from polyrhythm.methods.release.base import Buffer as buffer
 from polyrhythm.methods.release.base import Deadline as deadline
 from polyrhythm.methods.release.base import MinReports as min_reports
@@ -99,6 +100,7 @@ from polyrhythm.methods.work.skip_and_estimate import SkipSilently as skip_silen
 from polyrhythm.methods.work.stop_on_drift import StopOnDrift as stop_on_drift
 
 __all__ = [
+    "adaptive_start",
     "as_invited",
     "at_most",
     "availability_sampling",

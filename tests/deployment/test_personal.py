@@ -35,6 +35,7 @@ RECIPES = {
     "compressed": pr.fedper(**SMALL) | pr.parts.compress_int8(),
     "phases": pr.fedrep(**SMALL, head_epochs=3),
     "a mixture": pr.apfl(**SMALL, adapt=True) | pr.parts.personal_layers(),
+    "a start of one's own": pr.fedala(**SMALL, rate=5.0),
     "an envelope": pr.pfedme(**SMALL, personal_steps=2),
     "a copy": pr.ditto(**SMALL, personal_epochs=3) | pr.parts.personal_layers(layers=("body",)),
 }

@@ -37,7 +37,19 @@ def trial(recipe: pr.Recipe, **changes: Any) -> pr.Experiment:
 
 
 SMALL: dict[str, Any] = {"cohort": 3, "epochs": 2, "batch": 5}
-NAMES = ("apfl", "ditto", "fedavg_ft", "fedbabu", "fedbn", "fedper", "fedrep", "lg_fedavg", "per_fedavg", "pfedme")
+NAMES = (
+    "apfl",
+    "ditto",
+    "fedala",
+    "fedavg_ft",
+    "fedbabu",
+    "fedbn",
+    "fedper",
+    "fedrep",
+    "lg_fedavg",
+    "per_fedavg",
+    "pfedme",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -177,7 +189,7 @@ def plain(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(shape[0], 8), nn.ReLU(), nn.Linear(8, outputs))
 
 
-@pytest.mark.parametrize("name", ["ditto", "fedrep", "fedbabu", "fedavg_ft", "apfl", "pfedme", "per_fedavg"])
+@pytest.mark.parametrize("name", ["ditto", "fedrep", "fedbabu", "fedavg_ft", "apfl", "pfedme", "per_fedavg", "fedala"])
 @pytest.mark.parametrize("engine", ["native", "stacked"])
 def test_every_engine_trains_what_is_personal(tmp_path: Path, name: str, engine: Any) -> None:
     """What an engine does not take at once is computed step by step: to rounding the same, cohorts included."""

@@ -50,6 +50,7 @@ from polyrhythm.methods.personal.guided import MetaStep, MoreauEnvelope, Persona
 from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
 from polyrhythm.methods.personal.phases import PersonalFirst
 from polyrhythm.methods.personal.scope import PersonalLayers
+from polyrhythm.methods.personal.starts import AdaptiveStart
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, MinReports, TimeOut, WhenAll
 from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
@@ -177,6 +178,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (PersonalLayers(layers=("*bias",)), PersonalMixture(adapt=True)),
         (MoreauEnvelope(steps=2),),
         (MetaStep(form="hessian_free"),),
+        (AdaptiveStart(most=2),),
     ),
     "capacity": (
         (Whole(),),

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from polyrhythm.base.vectors import Layout
 from polyrhythm.core import personal
 from polyrhythm.core.client_state import ClientState
+from polyrhythm.core.visit_plan import visit_of
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.papers import local_only
@@ -285,7 +286,9 @@ def test_a_client_uses_what_it_made(kind: str) -> None:
     recipe = Trial(federation=federation, common={"cohort": 4, "epochs": 1.0}).recipe(part)
     story, sent = play(recipe, federation, versions=2), federation.engine().initial()
     state: ClientState = story.clients[0]
-    found = personal.used(recipe, None, state, sent, federation.shards()[0], federation.engine())  # type: ignore[arg-type]
+    data, names = federation.shards()[0], {"client": 0, "visit": 2, "version": 2}
+    visit, _ = visit_of(recipe, len(data), False, seed=0, total_rounds=None, **names)
+    found = personal.used(recipe, visit, state, sent, data, federation.engine())
     assert part.label() in state.parts
     kept = state.parts[part.label()]["weights"]
     expected = kept if kind == "envelope" else 0.25 * kept + 0.75 * sent.weights

@@ -45,8 +45,10 @@ from polyrhythm.methods.participation.rate_sampling import RateSampling
 from polyrhythm.methods.participation.ward import merged
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
 from polyrhythm.methods.personal.guided import MetaStep, MoreauEnvelope, PersonalMixture
+from polyrhythm.methods.personal.guides import Slope
 from polyrhythm.methods.personal.models import FineTuning, PersonalCopy, PersonalModel
 from polyrhythm.methods.personal.scope import PersonalLayers
+from polyrhythm.methods.personal.starts import AdaptiveStart
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import ReleaseModifier
 from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
@@ -403,6 +405,21 @@ def test_a_step_for_what_comes_of_a_step_by_hand(form: Any, gradient: float) -> 
     """alpha = 1/2: w' = 2, where the gradient is -2; less alpha times the second derivative, 1, of it: -1."""
     found, _ = alone(MetaStep(lr=0.5, form=form, delta=0.5))
     assert found == -0.5 * gradient
+
+
+def test_a_start_that_is_learned_by_hand() -> None:
+    """old = 0, x = 4, b = 1, rate = 1/16, W = 1 at first: W = 1 - 3 * 4 / 16 = 1/4, and theta = 1."""
+    part = AdaptiveStart(rate=1 / 16, most=1, tensors=1)
+    layout, target = Halfway().engine().layout, 1.0
+
+    def slope(at: Tensor) -> Slope:
+        return Slope(at - target, (), (), torch.zeros(()))
+
+    sent = Model(weights=torch.full((layout.size,), 4.0, dtype=torch.float64), buffers=())
+    state = {"weights": torch.zeros(1, dtype=torch.float64)}
+    model, known = part.start(state, sent, layout, [[slope]])
+    assert float(known["mixing"]) == 0.25
+    assert {name: float(value) for name, value in layout.named(model.weights).items()} == {"first": 4, "second": 1}
 
 
 @pytest.mark.parametrize(("epochs", "found"), [(0.0, (1, 1)), (1.0, (2.5, 1)), (2.0, (3.25, 1))])

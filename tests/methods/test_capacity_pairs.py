@@ -79,7 +79,7 @@ def test_what_needs_whole_models_is_refused(part: Levels, other: Settings) -> No
     "own",
     [
         *("personal_layers(layers=[head])", "fine_tuning", "personal_copy"),
-        *("personal_mixture", "moreau_envelope", "meta_step"),
+        *("personal_mixture", "moreau_envelope", "meta_step", "adaptive_start"),
     ],
 )
 @pytest.mark.parametrize("part", ["rolling_window", "largest_weights", "depth_prefix"])

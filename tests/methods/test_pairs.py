@@ -57,6 +57,7 @@ from polyrhythm.methods.personal.guided import MetaStep, MoreauEnvelope, Persona
 from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
 from polyrhythm.methods.personal.phases import PersonalFirst
 from polyrhythm.methods.personal.scope import PersonalLayers
+from polyrhythm.methods.personal.starts import AdaptiveStart
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, MinReports, OverSelect, ReleaseContext, WhenAll
 from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
@@ -862,6 +863,28 @@ def test_a_mixture_leaves_the_rest_as_it_is(part: Settings) -> None:
     assert all("personal_mixture" in state.parts for state in mixed.clients.values())
 
 
+@row("`adaptive_start` × partial work")
+def test_learning_where_to_begin_takes_time() -> None:
+    fleet = fleets.Fleet(devices=fleets.Uniform(seconds_per_sample=0.01))
+    base = fedavg(cohort=4, batch=4, epochs=5) | PartialWork(seconds=0.3)
+    story = run(base | AdaptiveStart(share=1.0, most=2), Federation(sizes=(8, 8, 8, 8), fleet=fleet), versions=3)
+    assert [r.steps for r in story.reports.values()] == [7] * 4 + [3] * 4 + [5] * 4  # 16 samples, then 8
+    assert [r.gradient_samples for r in story.reports.values()] == [0] * 4 + [16] * 4 + [8] * 4
+
+
+@row("`adaptive_start` × `personal_layers`, loss terms, server steps")
+@pytest.mark.parametrize("part", [HEAD, ModelContrast(layer="logits"), Adam()], ids=lambda part: part.label())
+def test_what_begins_elsewhere_goes_on_as_usual(part: Settings) -> None:
+    recipe = EVERYBODY | part | AdaptiveStart(rate=20.0, most=1)
+    story, layout = play(recipe, Federation(), versions=4), Federation().engine().layout
+    mixed = [bool(state.parts["adaptive_start"]["mixing"].lt(1).any()) for state in story.clients.values()]
+    assert any(mixed) == (part != HEAD)
+    if part == HEAD:
+        updates = [report.update for report in story.reports.values() if report.update is not None]
+        assert updates
+        assert not any(HEAD.own(layout).of(update).any() for update in updates)
+
+
 @row("`moreau_envelope`, `meta_step` × prox, clipping, momentum")
 @pytest.mark.parametrize("part", [MoreauEnvelope(strength=2.0), MetaStep(lr=0.1)], ids=lambda part: part.label())
 def test_what_steps_go_along_is_clipped_and_pulled(part: Settings) -> None:
@@ -1022,6 +1045,10 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "an envelope and control variates": (lambda: EVERYBODY | ControlVariates() | MoreauEnvelope(), "they go elsewhere"),
     "an envelope and FedNova": (lambda: EVERYBODY | MoreauEnvelope() | NormalisedAveraging(), "they go elsewhere"),
     "a step ahead and FedNova": (lambda: EVERYBODY | MetaStep() | NormalisedAveraging(), "they go elsewhere"),
+    "a start of one's own and control variates": (
+        lambda: EVERYBODY | AdaptiveStart() | ControlVariates(),
+        "more than what they went",
+    ),
     "a step ahead and MOON": (lambda: EVERYBODY | MetaStep() | ModelContrast(), "takes gradients elsewhere"),
     "an envelope and an early stop": (lambda: EVERYBODY | MoreauEnvelope() | AFTER_ONE_EPOCH, "gradients elsewhere"),
     "a mixture and phases": (lambda: HEADED | PersonalMixture() | PersonalFirst(), "a part of it is held"),
@@ -1045,7 +1072,7 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "`personal_layers` × FedCM",
     "`personal_first` × early stop",
     "what is personal × `local_only`",
-    "`moreau_envelope`, `meta_step` × what divides by the sum of local steps",
+    "`moreau_envelope`, `meta_step`, `adaptive_start` × what divides by the sum of local steps",
     "`moreau_envelope`, `meta_step` × loss terms, early stop",
     "`personal_mixture`, `moreau_envelope`, `meta_step` × `personal_first`",
 )

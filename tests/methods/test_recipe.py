@@ -242,6 +242,7 @@ def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: 
         "ca2fl": {"modifiers", "sharing", "release"},
         "fadas": {"modifiers", "sharing", "release", "server_step"},
         "apfl": {"sharing", "personal"},
+        "fedala": {"personal"},
         "pfedme": {"sharing", "personal", "optimiser"},
         "per_fedavg": {"sharing", "personal"},
         "ditto": {"sharing", "personal"},

@@ -24,6 +24,7 @@ from polyrhythm.experiments.settings import Evaluation
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.order.base import Lens
 from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.personal.guides import Slope
 from polyrhythm.models.catalogue import find
 from polyrhythm.simulation.simulator import InlineDriver
 
@@ -116,6 +117,11 @@ class _Listener:
     def step(self, inputs: Tensor, targets: Tensor, positions: np.ndarray, rule: LocalRule, rate: float) -> Computed:
         self.visits[-1][1].append(self._indices.index_select(0, torch.from_numpy(positions)))
         return Computed(torch.zeros(()), ())
+
+    def slope(
+        self, at: Tensor, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers | None
+    ) -> Slope:
+        raise NotImplementedError
 
     def buffers(self) -> Buffers:
         return ()

@@ -132,7 +132,8 @@ class LocalSteps:
     ) -> Slope:
         """The gradient of one batch at other weights, in training mode.
 
-        The visit's own weights, buffers, gradient and draws are as before.
+        The visit's own weights, buffers and draws are as before. As it stands, this is for an engine of models
+        without buffers, whose draws are named by the step.
 
         Args:
             at: the weights, [P].
@@ -140,7 +141,12 @@ class LocalSteps:
             positions: whose they are, among the client's samples.
             buffers: that go with the weights; None for a copy of the visit's own.
         """
-        raise NotImplementedError
+        own = self.weights.clone()
+        self.weights.copy_(at)
+        computed = self.compute(inputs, targets, positions)
+        self.weights.copy_(own)
+        gradient = clear_(self.gradient.clone(), tuple((s.offset, s.size) for s in computed.unused))
+        return Slope(gradient, computed.unused, (), computed.loss)
 
     def stepped(self) -> None:
         """Must be called when the weights have been changed."""

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import functools
+from collections.abc import Callable, Generator, Iterator
+
+import numpy as np
+from torch import Tensor
 
 from polyrhythm.base.frozen import new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Report, State
-from polyrhythm.base.streams import torch_seed
+from polyrhythm.base.streams import stream, torch_generator, torch_seed
 from polyrhythm.base.vectors import Buffers, Layout
-from polyrhythm.core.batches import batch_sizes
+from polyrhythm.core.batches import batch_sizes, cut
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.local_run import LocalRun
 from polyrhythm.core.local_step import LocalRule
+from polyrhythm.core.measuring import measuring
 from polyrhythm.core.path import Path, Watch
 from polyrhythm.core.protocols import ClientData, Done, Engine, Job, Opening, takes_jobs
 from polyrhythm.methods.correction import Push
 from polyrhythm.methods.mechanism import Mechanism, Model, Visit
-from polyrhythm.methods.personal.guides import Guide
+from polyrhythm.methods.personal.guides import Guide, Slope
 from polyrhythm.methods.personal.models import Round
 from polyrhythm.methods.personal.scope import NOTHING, matching
 from polyrhythm.methods.recipe import Recipe
@@ -43,15 +48,69 @@ def _remembered(recipe: Recipe, part: Mechanism, state: ClientState) -> State:
     return next((state.parts.get(key, {}) for key, own in recipe.mechanisms() if own is part), {})
 
 
-def guide_of(recipe: Recipe, state: ClientState, received: Model) -> Guide | None:
-    """What goes along with the local steps of a visit, in the client's state and from the model that it works from."""
-    return recipe.personal.guide(_remembered(recipe, recipe.personal, state), received, recipe.optimiser)
+def started(
+    recipe: Recipe,
+    visit: Visit,
+    data: ClientData,
+    engine: Engine,
+    state: ClientState,
+    received: Model,
+    *names: int | str,
+) -> tuple[Model, State, int]:
+    """Where a visit begins, what the client knows then, and of how many samples it has taken a gradient for that.
+
+    Args:
+        recipe: the method.
+        visit: of whom.
+        data: the client's samples.
+        engine: computes; it is opened where anything is learned.
+        state: the client's, after its last accepted visit.
+        received: the model that it works from.
+        names: of its draws.
+    """
+    part = recipe.personal
+    known = _remembered(recipe, part, state)
+    size, most = part.sampled(known, visit.num_samples)
+    batches = cut(size, min(visit.batch, size), False, engine.single_sample_fails) if size else []
+    if not batches:
+        return received, known, 0
+    seed, looked = torch_seed(visit.seed, "network", "start", *names), 0
+    opening = new_unchecked(
+        Opening, data=data, start=received, received=received, previous=None, reuse=False, seed=seed
+    )
+    engine.open(opening)
+    drawn = stream(visit.seed, "sample", "start", *names).permutation(visit.num_samples)[:size]
+    augment = torch_generator(visit.seed, "augment", "start", *names) if data.augmented else None
+
+    def one_pass() -> Iterator[Callable[[Tensor], Slope]]:
+        nonlocal looked
+        for batch in batches:
+            positions = drawn[batch]
+            looked += len(positions)
+            inputs, targets = data.batch(positions, augment)
+            yield functools.partial(_sloped, engine, inputs, targets, positions, received.buffers)
+
+    with measuring(engine, data, visit.seed, "start", *names):
+        model, known = part.start(known, received, engine.layout, (one_pass() for _ in range(most)))
+    return model, known, looked
 
 
-def guided(recipe: Recipe, guide: Guide | None, ended: Result, buffers: Buffers) -> Result:
-    """What comes of a visit that had a guide, and left these buffers: the client remembers what it made."""
+def _sloped(
+    engine: Engine, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers, at: Tensor
+) -> Slope:
+    return engine.slope(at, inputs, targets, positions, buffers)
+
+
+def samples_at_start(recipe: Recipe, state: ClientState, num_samples: int) -> tuple[int, int]:
+    """Of how many samples `started` takes a gradient at most, and in how many passes."""
+    size, most = recipe.personal.sampled(_remembered(recipe, recipe.personal, state), num_samples)
+    return size * most, most
+
+
+def guided(recipe: Recipe, guide: Guide | None, ended: Result, model: Model) -> Result:
+    """What comes of a visit that had a guide, and ended with a model: the client remembers what it made."""
     state, report = ended
-    if guide is None or not report.steps or not (kept := guide.kept(buffers)):
+    if guide is None or not report.steps or not (kept := guide.kept(model)):
         return ended
     return replace_unchecked(state, parts={**state.parts, recipe.key_of(recipe.personal): kept}), report
 
@@ -107,11 +166,13 @@ def used(recipe: Recipe, visit: Visit, state: ClientState, sent: Model, data: Cl
         engine: computes; it is opened, so no visit may be under way in it.
     """
     received = model_at(recipe, engine.layout, state, sent)
+    # Named by the version: the same however often it is measured, and apart from all training.
+    names = visit.client, "used", visit.version
+    if recipe.personal.moves:
+        return started(recipe, visit, data, engine, state, received, *names)[0]
     start = recipe.personal.begins(_remembered(recipe, recipe.personal, state), received)
     if (asked := recipe.personal.when_used(visit)) is None:
         return start
-    # Named by the version: the same however often it is measured, and apart from all training.
-    names = visit.client, "used", visit.version
     training = _round(asked, recipe, visit, data, engine, start, received, names, ("used", visit.version))
     done: Done | None = None
     while True:

@@ -14,6 +14,7 @@ from polyrhythm.base.vectors import Buffers, Layout, Spans
 from polyrhythm.core.local_step import Computed, LocalRule
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.order.base import Lens
+from polyrhythm.methods.personal.guides import Slope
 
 
 class ClientData(Protocol):
@@ -106,6 +107,11 @@ class Engine(Protocol):
 
         What the model itself draws is the caller's to name, as for `lens` and `fisher`: see `drawing`.
         """
+
+    def slope(
+        self, at: Tensor, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers | None
+    ) -> Slope:
+        """The gradient of one batch at other weights, as in `local_step.LocalSteps`."""
 
     def lens(self) -> Lens:
         """The visit's samples under its frozen models."""

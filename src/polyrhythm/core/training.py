@@ -24,6 +24,8 @@ from polyrhythm.core.visit_plan import VisitPlan
 from polyrhythm.methods.correction import Correction, Push, chain
 from polyrhythm.methods.local.optimisers import carry
 from polyrhythm.methods.mechanism import Model, Outcome, Setup
+from polyrhythm.methods.personal.guides import Guide
+from polyrhythm.methods.personal.models import PersonalModel
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.work.base import Substitute
 
@@ -85,12 +87,21 @@ class Training:
         start = received
         if self.recipe.regime == "local" and self.state.previous is not None:
             start = self.state.previous
-        rule = self._open(start, received)
+        known, looked, names = self._known(), 0, (self.visit.client, self.visit.visit)
+        if self.recipe.personal.moves and self.plan.steps:
+            given = self.recipe, self.visit, self.data, self.engine, self.state, received
+            start, known, looked = personal.started(*given, *names)
+        guide = self.recipe.personal.guide(known, received, self.recipe.optimiser, self.engine.layout)
+        rule = self._open(start, received, guide)
         traces = self._traces(received) if self.plan.steps else {}
         path, watch = Path(cursor=self.state.cursor), Watch(self.plan.stop)
         yield from self.run_.take(rule, path, watch)
-        ended = self._ended(rule, path, self._measures(path, watch, traces), len(traces) * self.visit.num_samples)
-        ended = personal.guided(self.recipe, rule.guide, ended, self.engine.buffers())
+        ended = self._ended(
+            rule, path, self._measures(path, watch, traces), looked + len(traces) * self.visit.num_samples
+        )
+        if guide is not None:
+            model = Model(weights=self.engine.weights, buffers=self.engine.buffers())
+            ended = personal.guided(self.recipe, guide, ended, model)
         if self.assignment.kind != "train":
             return ended  # of which nothing is kept
         return (yield from personal.beside(self.recipe, self.visit, self.data, self.engine, received, ended))
@@ -102,11 +113,15 @@ class Training:
             update = self.state.previous.weights - received.weights
         return substitute_on(self.assignment, self.visit.num_samples, substitute, update=update, packed=self.packed)
 
-    def _open(self, start: Model, received: Model) -> LocalRule:
+    def _known(self) -> State:
+        """What the client remembers of the model that it uses."""
+        return next((self.parts[key] for key, _ in self.recipe.of(PersonalModel)), {})
+
+    def _open(self, start: Model, received: Model, guide: Guide | None) -> LocalRule:
         """Opens the visit, and says how its steps are taken."""
         recipe, needs, stop = self.recipe, self.recipe.needs(), self.plan.stop
         seed = torch_seed(self.visit.seed, "network", self.visit.client, self.visit.visit)
-        push = self._push()
+        push, moved = self._push(), recipe.personal.moves
         self.engine.open(
             new_unchecked(
                 Opening,
@@ -124,7 +139,8 @@ class Training:
             LocalRule,
             optimiser=recipe.optimiser,
             push=push,
-            start=start.weights,
+            # An update is from what was sent to where the visit ends, also where it begins elsewhere.
+            start=received.weights if moved else start.weights,
             moments=self._moments(),
             seed=seed,
             gradient_squares="gradient_square" in needs,
@@ -132,7 +148,8 @@ class Training:
             terms=[m for m in recipe.corrections if m.layers is not None],
             watch=None if stop is None else stop.layer,
             held=() if self.lacking is None else rows_of(self.lacking, self.engine.layout),
-            guide=personal.guide_of(recipe, self.state, received),
+            away=moved and start is not received,
+            guide=guide if guide is not None and guide.steers else None,
         )
 
     def _moments(self) -> dict[str, Tensor | int]:

@@ -15,7 +15,7 @@ from polyrhythm.base.messages import Assignment
 from polyrhythm.core.batches import batch_sizes
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.forecast import Ahead, Forecast, fitting
-from polyrhythm.core.personal import samples_beside
+from polyrhythm.core.personal import samples_at_start, samples_beside
 from polyrhythm.core.portions import narrowed
 from polyrhythm.core.protocols import ClientData, Engine
 from polyrhythm.methods.mechanism import Setup, Visit
@@ -103,6 +103,7 @@ def plan_visit(
         sends, packed = sends and trains, packed if trains else None
         return new_unchecked(VisitPlan, visit=visit, work=work, sends=sends, packed=packed, sure=trains)
     beside = samples_beside(recipe, visit, fold) if trains else 0
+    _, passes = samples_at_start(recipe, state, num_samples)
     ahead = replace_unchecked(ahead_of(recipe, state, data, engine, visit, work, sizes), beside=beside)
     work = fitting(work, ahead, pace)
     steps = work.steps
@@ -116,7 +117,7 @@ def plan_visit(
         sends=trains,
         packed=recipe.compression.size(recipe.scope.shared(engine.layout)) if trains else None,
         vectors=recipe.extra_vectors if steps and trains else 0,
-        sure=trains and work.stop is None and recipe.foreseeable,
+        sure=trains and work.stop is None and recipe.foreseeable and passes <= 1,
     )
 
 
@@ -175,6 +176,7 @@ def ahead_of(
     if work.stop is not None:
         asked.add(("received", work.stop.layer))
     place = state.cursor[1] if work.continues else 0
+    looked, _ = samples_at_start(recipe, state, num_samples)
     batches = (*sizes[place:], *sizes[:place])
     if not recipe.order.complete:
         batches = (
@@ -185,7 +187,7 @@ def ahead_of(
         num_samples=num_samples,
         batches=batches or (num_samples,),
         pass_steps=visit.epoch_steps,
-        measured=num_samples * len(needs & {"fisher", "fisher_model"}),
+        measured=looked + num_samples * len(needs & {"fisher", "fisher_model"}),
         scored=num_samples * (recipe.order.looks(has_previous) + ("fisher_model" in needs)),
         judged=int(work.stop is not None and not engine.one_mode),
         frozen=len(asked),

@@ -13,6 +13,7 @@ from polyrhythm.core.protocols import ClientData, Opening
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.order.base import Lens
+from polyrhythm.methods.personal.guides import Slope
 from polyrhythm.models.tally import Tally
 
 
@@ -75,6 +76,11 @@ class AroundTorch:
 
     def step(self, inputs: Tensor, targets: Tensor, positions: np.ndarray, rule: LocalRule, rate: float) -> Computed:
         return self._torch.step(inputs, targets, positions, rule, rate)
+
+    def slope(
+        self, at: Tensor, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers | None
+    ) -> Slope:
+        return self._torch.slope(at, inputs, targets, positions, buffers)
 
     def buffers(self) -> Buffers:
         return self._torch.buffers()

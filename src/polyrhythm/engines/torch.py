@@ -227,7 +227,7 @@ class TorchEngine(LocalSteps):
             loss = self._task.loss(outputs, targets)
             unused = flat.backward(self._task.objective(loss, outputs, targets))
         clear_(flat.gradient, tuple((s.offset, s.size) for s in unused))
-        return Slope(flat.gradient.clone(), unused, flat.buffers())
+        return Slope(flat.gradient.clone(), unused, flat.buffers(), loss.detach())
 
     @functools.cached_property
     def _elsewhere(self) -> FlatModel:

@@ -31,6 +31,7 @@ from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.compression import Compression, Packed
 from polyrhythm.methods.mechanism import Model
+from polyrhythm.methods.personal.guides import Slope
 from polyrhythm.methods.personal.scope import NOTHING, Part, Scope
 from polyrhythm.simulation.event_queue import Underway
 from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
@@ -298,6 +299,11 @@ class _Dry:
             squares=none + len(inputs) if rule.squared_losses else None,
             gradient_square=none if rule.gradient_squares else None,
         )
+
+    def slope(
+        self, at: Tensor, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers | None
+    ) -> Slope:
+        return Slope(self.layout.zeros(), (), self._buffers, torch.ones(()))
 
     def _look(self, which: str, layer: str, batch: int) -> None:
         """Counts the passes of a frozen model, as the real engine makes them."""

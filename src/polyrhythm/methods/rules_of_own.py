@@ -104,20 +104,19 @@ def no_factor_of_personal_gradients(recipe: Answers) -> None:
 
 def steps_are_along_gradients(recipe: Answers) -> None:
     own = recipe.personal
-    if not own.bends:
-        return
     label = own.label()
     asking = next((part.label() for part in recipe.parts() if "travel" in part.needs()), "")
-    if asking:
+    if asking and (own.bends or own.moves):
+        elsewhere = "they go elsewhere" if own.bends else "an update is more than what they went"
         raise UserError(
             f"{asking} with {label}",
             expected="one of the two",
             why=f"{asking} divides by the sum of local steps, as if each were along the gradient at the weights; under "
-            f"{label} they go elsewhere",
+            f"{label} {elsewhere}",
             fix=f"leave {asking} out, or {label}, or take personal_copy, which does not change local steps",
         )
     term = next((part.label() for part in recipe.corrections if part.layers is not None), "")
-    if term or recipe.may_stop:
+    if own.bends and (term or recipe.may_stop):
         other = term or next(part.label() for part in recipe.parts() if isinstance(part, OfWork) and part.may_stop)
         raise UserError(
             f"{other} with {label}",

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.base.portions import Portion
-from polyrhythm.base.vectors import Buffers, Layout, clear_
+from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.core.local_step import Computed, LocalSteps
 from polyrhythm.core.protocols import ClientData, Done, Job, Opening
 from polyrhythm.engines.looking import FrozenLens, View
@@ -35,7 +35,6 @@ from polyrhythm.engines.unsupported import Unsupported
 from polyrhythm.methods.correction import Correction, ModelContrast, Push, Which
 from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
 from polyrhythm.methods.mechanism import Model
-from polyrhythm.methods.personal.guides import Slope
 from polyrhythm.models.parts import part_of
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
@@ -80,8 +79,7 @@ class NativeEngine(LocalSteps):
         self._idle = tuple((s.offset, s.size) for s in self.program.idle)
         self._visit: Opening | None = None
         self._features: dict[tuple[Which, str], Tensor] = {}
-        self._step = 0
-        self.forward_samples = 0
+        self._step = self.forward_samples = 0
         self._parts: dict[Hashable, NativeEngine] = {}
         self._programs: dict[Hashable, Program] = {}  # of parts, where they were read before
 
@@ -136,8 +134,7 @@ class NativeEngine(LocalSteps):
         self._features.clear()
 
     def local_round(self, job: Job) -> Done | None:
-        known = arrays(job.data)
-        moments = moments_of(job)
+        known, moments = arrays(job.data), moments_of(job)
         if known is None or moments is None or any(type(term) is not ModelContrast for term in job.terms[:1]):
             return None
         factor = 1.0 if job.push is None else job.push.factor
@@ -257,20 +254,8 @@ class NativeEngine(LocalSteps):
             gradient=self.gradient.numpy(),
             more=[(places[name].layers, slope.numpy()) for name, slope in more.items()],
         )
-        self._step += 1
         mean = torch.tensor(loss / len(inputs))
         return Computed(mean, self.program.idle, pair, torch.tensor(squared, dtype=torch.float64) if squares else None)
-
-    def slope(
-        self, at: Tensor, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers | None
-    ) -> Slope:
-        own = self.weights.clone()
-        self.weights.copy_(at)
-        computed = self.compute(inputs, targets, positions)
-        self._step -= 1  # what it draws is named by the step, and so as in the step's own pass
-        gradient = clear_(self.gradient.clone(), self._idle)
-        self.weights.copy_(own)
-        return Slope(gradient, computed.unused, ())
 
     # Frozen models.
 
@@ -369,6 +354,7 @@ class NativeEngine(LocalSteps):
         return self._torch.state_of(model)
 
     def stepped(self) -> None:
+        self._step += 1
         self._torch.stepped()
 
     def buffers(self) -> Buffers:

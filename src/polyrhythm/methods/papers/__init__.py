@@ -38,6 +38,7 @@ from polyrhythm.methods.papers.optimal_sampling import optimal_sampling
 from polyrhythm.methods.papers.personal import (
     apfl,
     ditto,
+    fedala,
     fedavg_ft,
     fedbabu,
     fedbn,
@@ -81,6 +82,7 @@ __all__ = [
     "fadas",
     "fedadagrad",
     "fedadam",
+    "fedala",
     "fedams",
     "fedasync",
     "fedau",

@@ -13,6 +13,7 @@ from polyrhythm.methods.personal.guided import MetaStep, MoreauEnvelope, Persona
 from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
 from polyrhythm.methods.personal.phases import PersonalFirst
 from polyrhythm.methods.personal.scope import PersonalLayers
+from polyrhythm.methods.personal.starts import AdaptiveStart
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.server_step import Sgd
 from polyrhythm.methods.weighing import Equal
@@ -157,3 +158,15 @@ def per_fedavg(
     """
     ahead = MetaStep(lr=inner_lr, form=form, delta=delta)
     return recipe("per_fedavg", common, sharing=Equal(), personal=ahead)
+
+
+def fedala(*, tensors: int = 2, rate: float = 1.0, share: float = 0.8, **common: Unpack[Common]) -> Recipe:
+    """FedALA: each client learns how to mix its last model with the new one before it trains (Zhang et al., AAAI 2023).
+
+    Args:
+        tensors: how many of the last parameters are mixed; a layer has two.
+        rate: at which the mixture is learned; 0 is FedAvg.
+        share: of its samples that a client learns it on.
+        common: settings of every recipe, see `Common`.
+    """
+    return recipe("fedala", common, personal=AdaptiveStart(tensors=tensors, rate=rate, share=share))

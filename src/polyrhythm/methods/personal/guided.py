@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count, Fraction, NonNegative, Positive
-from polyrhythm.base.vectors import Buffers
+from polyrhythm.base.vectors import Layout
 from polyrhythm.methods.local.optimisers import LocalOptimiser, clip_
 from polyrhythm.methods.mechanism import Model, Visit
 from polyrhythm.methods.personal.guides import Guide, Slopes
@@ -59,7 +59,7 @@ class PersonalMixture(PersonalModel):
     def gradients(self) -> int:
         return 2 if self.share or self.adapt else 1
 
-    def guide(self, state: State, received: Model, optimiser: LocalOptimiser) -> Guide | None:
+    def guide(self, state: State, received: Model, optimiser: LocalOptimiser, layout: Layout) -> Guide | None:
         if self.gradients == 1:
             return None
         return _Mixing(_own(state, received), state.get("share", self.share), optimiser, self.adapt)
@@ -88,7 +88,7 @@ class _Mixing(Guide):
 
     def point(self, weights: Tensor, slopes: Slopes, rate: float) -> Tensor:
         own, share = self._weights, self._share
-        gradient, unused, self._buffers = slopes(torch.lerp(weights, own, share), buffers=self._buffers)
+        gradient, unused, self._buffers, _ = slopes(torch.lerp(weights, own, share), buffers=self._buffers)
         if self._adapts:
             self._adapts = False
             steeper = float(torch.dot((own - weights).double(), gradient.double()))
@@ -103,7 +103,7 @@ class _Mixing(Guide):
             segment.of(own).copy_(before)
         return weights
 
-    def kept(self, buffers: Buffers) -> State:
+    def kept(self, model: Model) -> State:
         return {"weights": self._weights, "buffers": list(self._buffers), "share": self._share}
 
 
@@ -146,7 +146,7 @@ class MoreauEnvelope(PersonalModel):
     def bends(self) -> bool:
         return True
 
-    def guide(self, state: State, received: Model, optimiser: LocalOptimiser) -> Guide | None:
+    def guide(self, state: State, received: Model, optimiser: LocalOptimiser, layout: Layout) -> Guide | None:
         return _Nearing(self, received.weights.clone())
 
     def begins(self, state: State, received: Model) -> Model:
@@ -178,8 +178,8 @@ class _Nearing(Guide):
         slope = torch.add(gradient, self._theta - weights, alpha=self._by.strength)
         self._theta = torch.add(self._theta, slope, alpha=-self._by.lr)
 
-    def kept(self, buffers: Buffers) -> State:
-        return {"weights": self._theta, "buffers": list(buffers)}
+    def kept(self, model: Model) -> State:
+        return {"weights": self._theta, "buffers": list(model.buffers)}
 
 
 @final
@@ -231,7 +231,7 @@ class MetaStep(PersonalModel):
     def bends(self) -> bool:
         return self.lr > 0
 
-    def guide(self, state: State, received: Model, optimiser: LocalOptimiser) -> Guide | None:
+    def guide(self, state: State, received: Model, optimiser: LocalOptimiser, layout: Layout) -> Guide | None:
         return _Ahead(self) if self.lr else None
 
     def when_used(self, visit: Visit) -> Round | None:

@@ -7,20 +7,26 @@ draw of its.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import ClassVar, NamedTuple, Protocol
 
 from torch import Tensor
 
-from polyrhythm.base.messages import State
+from polyrhythm.base.messages import Model, State
 from polyrhythm.base.vectors import Buffers, Segment
 
 
 class Slope(NamedTuple):
-    """The gradient of a batch, [P], the parameters without one, and the model's buffers after it."""
+    """The gradient of a batch, [P], the parameters without one, the model's buffers after it, and the loss."""
 
     gradient: Tensor
     unused: tuple[Segment, ...]
     buffers: Buffers
+    loss: Tensor
+
+
+Pass = Iterable[Callable[[Tensor], Slope]]
+"""The batches of a pass, each as what gives its gradient at some weights, [P]."""
 
 
 class Slopes(Protocol):
@@ -37,7 +43,13 @@ class Slopes(Protocol):
 
 
 class Guide:
-    """Base: steps as they are."""
+    """Base: steps as they are.
+
+    Attributes:
+        steers: whether it must see each step.
+    """
+
+    steers: ClassVar[bool] = True
 
     def point(self, weights: Tensor, slopes: Slopes, rate: float) -> Tensor:
         """Where the gradient of the step is taken, [P].
@@ -60,10 +72,10 @@ class Guide:
         """
         return gradient
 
-    def kept(self, buffers: Buffers) -> State:
+    def kept(self, model: Model) -> State:
         """The client's state after the visit.
 
         Args:
-            buffers: as the visit leaves them.
+            model: with which the visit has ended.
         """
         return {}

@@ -7,6 +7,7 @@ what the client is judged by on its own test.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
@@ -16,7 +17,7 @@ from polyrhythm.base.vectors import Layout
 from polyrhythm.methods.local.optimisers import LocalOptimiser
 from polyrhythm.methods.mechanism import Mechanism, Model, Visit
 from polyrhythm.methods.order.base import Order, Shuffled
-from polyrhythm.methods.personal.guides import Guide
+from polyrhythm.methods.personal.guides import Guide, Pass
 from polyrhythm.methods.personal.scope import matching
 from polyrhythm.methods.privacy.effects import INSIDE, inside
 
@@ -82,13 +83,39 @@ class PersonalModel(Mechanism):
             UserError: it names what is not in the model.
         """
 
-    def guide(self, state: State, received: Model, optimiser: LocalOptimiser) -> Guide | None:
-        """What goes along with the local steps of a visit; None for nothing.
+    @property
+    def moves(self) -> bool:
+        """Whether a visit may begin elsewhere than at the model that was sent."""
+        return False
+
+    def sampled(self, state: State, num_samples: int) -> tuple[int, int]:
+        """On how many samples it is learned where a visit begins, and in how many passes at most; 0 for none.
 
         Args:
             state: the client's, after its last accepted visit.
+            num_samples: that it holds.
+        """
+        return 0, 0
+
+    def start(self, state: State, received: Model, layout: Layout, passes: Iterable[Pass]) -> tuple[Model, State]:
+        """Where a visit begins, or the model that a client uses, and what it knows then.
+
+        Args:
+            state: the client's.
+            received: the model that it was sent.
+            layout: of the vectors.
+            passes: over a sample of its samples.
+        """
+        return received, state
+
+    def guide(self, state: State, received: Model, optimiser: LocalOptimiser, layout: Layout) -> Guide | None:
+        """What goes along with the local steps of a visit; None for nothing.
+
+        Args:
+            state: the client's, as it knows when the visit begins.
             received: the model that it works from.
             optimiser: the local one.
+            layout: of the vectors.
         """
         return None
 
