@@ -21,7 +21,9 @@ ROUNDS = 40
 FLEET = pr.Fleet(devices=pr.fleet.Tiers()) | pr.fleet.FixedLinks(down=1e6, up=4e5, latency=0.02)
 LOOKS = pr.Evaluation(groups=True, measure=("update_similarity", "estimation_error", "sample_losses"))
 
-HIDDEN = pr.fedavg(cohort=5) | pr.parts.equal() | pr.parts.dp(noise=2.0, clip=0.5, delta=0.01)
+EQUALS = pr.fedavg(cohort=5) | pr.parts.equal()
+HIDDEN = EQUALS | pr.parts.dp(noise=2.0, clip=0.5, delta=0.01)
+NOISES = {"bare": 0.0, "little noise": 0.35, "some noise": 0.7, "much noise": 1.4}
 
 RECIPES: Mapping[str, pr.Recipe] = {
     "fedavg": pr.fedavg(cohort=5),
@@ -36,6 +38,10 @@ RECIPES: Mapping[str, pr.Recipe] = {
     "rescaled": pr.fedau(cohort=5),
     "coins": HIDDEN | pr.parts.poisson(rate=0.25),
     "cohorts": HIDDEN,
+    **{
+        name: EQUALS | pr.parts.poisson(rate=0.25) | pr.parts.dp(noise=noise, clip=0.5, delta=0.01)
+        for name, noise in NOISES.items()
+    },
     "fine_tuned": pr.fedavg_ft(cohort=5),
     "fedper": pr.fedper(cohort=5),
     "ditto": pr.ditto(cohort=5),
@@ -90,6 +96,7 @@ SHOWS: Mapping[str, Sequence[str]] = {
     "estimation_error": ("ccfl",),
     "rate": ("fedavg",),
     "epsilon": ("coins", "cohorts"),
+    "results_by_epsilon": tuple(NOISES),
 }
 """What each figure of the gallery is drawn from; `budgets` has runs of its own."""
 ONE_RUN = (

@@ -78,7 +78,7 @@ _ORDER = (
     *("epochs", "drift", "timeline"),
     *("staleness", "staleness_over_time", "buffer", "energy", "battery"),
     *("labels", "pacing", "sample_losses", "samples"),
-    *("budgets", "update_similarity", "estimation_error", "rate", "epsilon"),
+    *("budgets", "update_similarity", "estimation_error", "rate", "epsilon", "results_by_epsilon"),
 )
 CATALOGUE: Mapping[str, Figure] = {name: figure for name in _ORDER for figure in _ALL if figure.name == name}
 """Every figure by name, in the order in which a reader wants them."""

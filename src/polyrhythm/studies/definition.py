@@ -21,6 +21,7 @@ PAPERS: Mapping[str, str] = {
     "curriculum": "When do curricula work in federated learning? (ICCV 2023)",
     "ccfl": "CCFL: computationally customised federated learning (CC-FedAvg, IEEE IoT-J)",
     "personal": "Personalised methods beside each other",
+    "privacy": "Accuracy against privacy",
     "combinations": "Combinations that no paper tried",
     "heterogeneity": "Methods beside each other, as no paper compares them",
 }
@@ -31,6 +32,7 @@ SHORT: Mapping[str, str] = {
     "curriculum": "Curricula",
     "ccfl": "CCFL",
     "personal": "Personalised",
+    "privacy": "Privacy",
     "combinations": "Combinations",
     "heterogeneity": "Heterogeneity",
 }

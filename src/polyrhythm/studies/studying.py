@@ -30,7 +30,7 @@ from polyrhythm.trackers import Tracking
 
 _OF_VISITS = ("participation", "timeline", "buffer")  # with a mark for every visit: of the first column alone
 _MOST_PICTURES = 4  # of one figure: columns beyond them are in the tables
-_OVER_COLUMNS = ("budgets",)  # has axes of its own, along which columns lie
+_OVER_COLUMNS = ("budgets", "results_by_epsilon")  # have axes of their own, along which columns lie
 
 
 def study(
