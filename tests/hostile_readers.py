@@ -166,6 +166,7 @@ NOT_FROM_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("bench/bare.py", "bench/duel.py", "studies/page/pictures.py"), _OURS),
     **dict.fromkeys(("deployment/local/folder.py", "deployment/local/keys.py"), _FOLDER),
     **dict.fromkeys(("deployment/local/loopback.py", "deployment/local/processes.py"), _FOLDER),
+    "deployment/node_sums.py": _FOLDER,
     **dict.fromkeys(("runs/environment.py", "runs/load.py"), _MACHINE),
     **dict.fromkeys(("runs/files.py", "runs/recorder.py", "runs/database_writer.py", "cli/encoding.py"), _WRITES),
     **dict.fromkeys(("cli/guard.py",), _WRITES),
@@ -173,6 +174,7 @@ NOT_FROM_ELSEWHERE: dict[str, str] = {
         (
             "core/training.py",
             "core/personal.py",
+            "core/versions.py",
             "engines/around.py",
             "engines/proof.py",
             "engines/repeating.py",

@@ -100,7 +100,7 @@ def test_every_figure_is_a_method(folder: Path) -> None:
     (values,) = plot.accuracy(against="client_updates", live=False).to_dict()["datasets"].values()
     assert "params" in plot.accuracy().to_dict()  # in a notebook it can be explored
     assert [(v["x"], v["y"]) for v in values] == [(0, 0.0), (2, 0.25), (4, 0.5), (6, 0.75)]
-    assert plot.names == ("accuracy", "loss", "costs", "to_accuracy", "training_loss")
+    assert plot.names == ("accuracy", "loss", "costs", "to_accuracy", "training_loss", "heard")
     assert plot.cohort(live=False) is not None  # of one value, so it is not among them, and drawn all the same
     assert set(plot.names) <= set(dir(plot))
     with pytest.raises(AttributeError, match="no figure 'accurcy'"):

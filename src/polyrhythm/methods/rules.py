@@ -340,7 +340,7 @@ def _parts_of_models_are_enough(recipe: Answers) -> None:
             f"{own} with {kept}",
             expected="width_prefix or depth_prefix, with which a client holds the same part on all its visits",
             why=f"{kept} goes on from an earlier visit, and here that was with other coordinates",
-            fix=f"use one of these without redrawn, or leave {kept} out",
+            fix=f"use width_prefix or depth_prefix without redrawn, or leave {kept} out",
         )
 
 
