@@ -55,16 +55,17 @@ def test_endless_updates_are_refused_by_name_and_the_run_goes_on(recipe: Recipe)
     assert float(story.weights.abs().max()) < 1e3
 
 
-def test_a_version_of_endless_updates_alone_is_skipped_and_says_so() -> None:
+@pytest.mark.parametrize("worst", [-ENDLESS, float("nan")])
+def test_a_version_of_endless_updates_alone_ends_the_run(worst: float) -> None:
+    """Also where some have no length and others are no numbers: until so many updates count, none ever would."""
+
     def spoiled(assignment: Assignment, report: Report) -> Report:
         assert report.update is not None
-        return replace(report, update=torch.full_like(report.update, -ENDLESS)) if assignment.version == 1 else report
+        value = worst if assignment.client == 0 else -ENDLESS
+        return replace(report, update=torch.full_like(report.update, value)) if assignment.version == 1 else report
 
-    story = play(pr.fedavg(cohort=4, epochs=1), Federation(net="logistic"), versions=3, happening=spoiled)
-    assert torch.equal(story.states[1].weights, story.states[2].weights)
-    assert not torch.equal(story.states[2].weights, story.states[3].weights)
-    assert story.released[1].release is None
-    assert "client 0: an update whose length is no number" in story.released[1].note
+    with pytest.raises(pr.RunFailed, match="version 2: every update had to be dropped .*Training diverges"):
+        play(pr.fedavg(cohort=4, epochs=1), Federation(net="logistic"), versions=3, happening=spoiled)
 
 
 @pytest.mark.parametrize("what", ["buffer", "extra"])
@@ -80,7 +81,7 @@ def test_endless_numbers_beside_an_update_are_refused_too(what: str) -> None:
     story = play(pr.scaffold(cohort=4, epochs=1), Federation(net="batchnorm"), versions=2, happening=spoiled)
     ((client, reason),) = [found for released in story.released for found in released.refused]
     assert client == 2
-    assert reason.endswith("whose length is none in torch.float32")
+    assert reason.endswith("whose length is no number in torch.float32")
     assert all(finite((state.weights, state.buffers, state.parts)) for state in story.states)
 
 

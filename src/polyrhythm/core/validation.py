@@ -28,6 +28,7 @@ from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.recipe import Recipe
 
 NOT_FINITE = "not a finite number"
+_NO_LENGTH = "whose length is no number in"
 READ = ("not_finite", "missing", "too_far")
 """For what a report is refused whose update was of the model's layout, and was read."""
 _UNUSABLE = ("not_finite", "too_far", "no_step", "samples")
@@ -162,7 +163,7 @@ def _not_finite(layout: Layout, report: Report, before: Buffers) -> Fault | None
     if not math.isfinite(report.norm or 0.0):
         if name := first_non_finite(layout, report.update):
             return Fault("not_finite", f"{NOT_FINITE} in the update of {name}")
-        return Fault("too_far", f"an update whose length is no number in {layout.dtype}")
+        return Fault("too_far", f"an update {_NO_LENGTH} {layout.dtype}")
     if (fault := _endless_facts(report)) is not None:
         return fault
     for slot, buffer, known in zip(layout.buffers, report.buffers, before, strict=False):
@@ -178,6 +179,11 @@ def _not_finite(layout: Layout, report: Report, before: Buffers) -> Fault | None
     return None
 
 
+def diverged(reason: str) -> bool:
+    """Whether a report was refused since training has left all numbers, which it seldom comes back from."""
+    return reason.startswith(NOT_FINITE) or _NO_LENGTH in reason
+
+
 def _endless_facts(report: Report) -> Fault | None:
     if math.isfinite(report.travel + report.rate + report.pull):
         return None
@@ -188,7 +194,7 @@ def _endless(tensor: Tensor, what: str) -> Fault | None:
     if _has_length(tensor):
         return None
     if all_finite(tensor):
-        return Fault("too_far", f"numbers in {what} whose length is none in {tensor.dtype}")
+        return Fault("too_far", f"numbers in {what} {_NO_LENGTH} {tensor.dtype}")
     return Fault("not_finite", f"{NOT_FINITE} in {what}")
 
 

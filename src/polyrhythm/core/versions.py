@@ -24,7 +24,7 @@ from polyrhythm.core.portions import kept_state, mean_of_held, over_holders, por
 from polyrhythm.core.readiness import given_up
 from polyrhythm.core.server_state import Released, ServerState
 from polyrhythm.core.sums import Opened, counted, noted, opened
-from polyrhythm.core.validation import NOT_FINITE
+from polyrhythm.core.validation import diverged
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.weighing import Scaling, shares
@@ -75,7 +75,7 @@ class Versions:
             return settled, Released(version=settled.version, release=None, refused=refused, note=sum_.why)
         private = self.recipe.releasing.private
         if not reports and not private:
-            if refused and all(reason.startswith(NOT_FINITE) for _, reason in refused):
+            if refused and all(diverged(reason) for _, reason in refused):
                 raise RunFailed(
                     f"version {state.version + 1}: every update had to be dropped ({_reasons(refused)}). "
                     "The last good model is kept. Training diverges: lower the learning rate, or set clip=10; or the "

@@ -23,7 +23,7 @@ from polyrhythm.core.reports import report_on
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import ServerDecision, ServerState, Verdict
 from polyrhythm.core.sums import cohort_of
-from polyrhythm.core.validation import NOT_FINITE
+from polyrhythm.core.validation import diverged
 from polyrhythm.data.transforms import Normalise
 from polyrhythm.deployment.efforts import Efforts
 from polyrhythm.deployment.outstanding import LOOK, Heard, Out, Outstanding
@@ -246,7 +246,7 @@ class RemoteDriver:
         """
         if not isinstance(failure, RunFailed):
             return True
-        self._blamed |= {c for c, reason in state.refused if reason.startswith(NOT_FINITE)} | {out.assignment.client}
+        self._blamed |= {c for c, reason in state.refused if diverged(reason)} | {out.assignment.client}
         return len(self._blamed) == 1 and self.server.setup.holders > 1
 
     def _moment(self, heard: Heard, turn: ServerDecision) -> SimulationStep:
