@@ -64,7 +64,7 @@ def test_a_version_of_endless_updates_alone_ends_the_run(worst: float) -> None:
         value = worst if assignment.client == 0 else -ENDLESS
         return replace(report, update=torch.full_like(report.update, value)) if assignment.version == 1 else report
 
-    with pytest.raises(pr.RunFailed, match="version 2: every update had to be dropped .*Training diverges"):
+    with pytest.raises(pr.RunFailed, match=r"version 2: every update had to be dropped .*Training diverges"):
         play(pr.fedavg(cohort=4, epochs=1), Federation(net="logistic"), versions=3, happening=spoiled)
 
 
