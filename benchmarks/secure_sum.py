@@ -7,6 +7,7 @@ prints a line for a cohort of 20 that all stay, one where 2 of them are lost bef
 
 from __future__ import annotations
 
+import argparse
 import time
 
 import numpy as np
@@ -51,6 +52,7 @@ def version(count: int, lost: int, weights: int = WEIGHTS) -> float:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     torch.set_num_threads(1)
     version(4, 1, 100)
     for count, lost in ((20, 0), (20, 2), (100, 0)):

@@ -576,8 +576,8 @@ SLOW = {"model resnet9"}
 """Runs that take longer than a second."""
 QUICK_TO_KILL = {"recipe scaffold", "rolling, coming and going", "all kinds of faults"}
 """Of those that are killed, which takes a process each, the ones that are always tried."""
-TOO_LARGE = {"alexnet", "vgg11", "resnet18", "resnet18-exits", "resnet50"}
-"""Models that take seconds to make and to step; their layers are those of others."""
+TOO_LARGE = {"alexnet", "vgg11", "resnet18", "resnet18-exits", "resnet50", "hf"}
+"""Models that take seconds to make and to step; their layers are those of others. And whatever a folder has."""
 
 OTHERS: Mapping[str, dict[str, Any]] = {
     "clients that never train": {

@@ -80,6 +80,11 @@ TENSORS: Mapping[str, Callable[[torch.Tensor], Any]] = {
 """What an update may be instead."""
 
 
+def assignment_in(order: list[Any]) -> list[Any]:
+    """What an order, as JSON has it, assigns."""
+    return next(field["Assignment"] for field in order if isinstance(field, dict) and "Assignment" in field)
+
+
 def same(one: Parcel, other: Parcel) -> bool:
     """Whether two parcels say exactly the same."""
     try:

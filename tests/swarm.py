@@ -32,7 +32,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from mutations import Mutator, same
+from mutations import Mutator, assignment_in, same
 from polyrhythm.deployment.local.keys import make_node_key
 from polyrhythm.deployment.local.loopback import Loopback
 from polyrhythm.deployment.on_flower.transport import parcel_of, records
@@ -250,4 +250,4 @@ def dispatch_of(asked: Parcel) -> int | None:
     """The number of the visit that a message orders, none if it orders none."""
     if '"Order"' not in asked.text:
         return None
-    return int(json.loads(asked.text)["value"]["Order"][-1]["Assignment"][0])
+    return int(assignment_in(json.loads(asked.text)["value"]["Order"])[0])

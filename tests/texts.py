@@ -150,6 +150,7 @@ def _values(care: bool) -> dict[str, Texts]:
         "client_memory": some('"all"', '"0 B"', '"2 KiB"', '"1GB"'),
         "device": some('"auto"', '"cpu"'),
         "stack": some("2"),
+        "precision": some('"float32"', '"bfloat16"'),
         "evaluation": some(
             "{every = 2}",
             "{train_samples = 5}",
@@ -185,6 +186,7 @@ def _values(care: bool) -> dict[str, Texts]:
         "client_memory": some('"much"', '"1"', '"-1 GiB"', "1", '""', '"1 gib"'),
         "device": some('"cuda:99"', '"tpu"', '""', "0", '"meta"'),
         "stack": some("3", "0", "1.5", '"2"'),
+        "precision": some('"tf32"', '"half"', "16", "true"),
         "evaluation": some("{evry = 1}", "{every = 0}", "{train_samples = -1}", "1", '{measure = ["x"]}'),
         "track": some('["wand"]', '["mlflow", "mlflo"]', "1"),
         "tracking": some("{projects = 1}", '{project = ""}', "1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import types
 import zipfile
@@ -366,8 +367,14 @@ def test_the_rule_is_all_that_imports_what_a_text_names() -> None:
         if "import_module(" in (text := path.read_text()) and text.count("import_module(") > text.count('("polyrhythm.')
     }
     of_ours = {"studies/studying.py", "trackers/base.py"}  # f"polyrhythm.{name}"
-    of_constants = {"methods/privacy/accounting.py": ("scipy.optimize", "dp_accounting", "dp_accounting.{name}")}
-    assert users == {"base/consent.py", *of_ours, *of_constants}
+    of_constants = {
+        "methods/privacy/accounting.py": ("scipy.optimize", "dp_accounting", "dp_accounting.{name}"),
+        "methods/privacy/refuting.py": ("scipy.stats", "scipy.special"),
+    }
+    pretrained = "models/pretrained.py"
+    assert users == {"base/consent.py", *of_ours, *of_constants, pretrained}
+    called = re.findall(r"_library\((.*?)\)", (source / pretrained).read_text())
+    assert {*called} == {'"transformers"', '"peft"', "name: str"}
     for place, allowed in of_constants.items():
         for call in (source / place).read_text().split("import_module(")[1:]:
             assert call.lstrip("f").split('"')[1] in allowed, place

@@ -105,6 +105,8 @@ def test_what_is_advised_is_understood(name: str, value: str, many: int) -> None
     said = {text for home in homes(name) for text in (home.option(value), home.override(value))}
     understood = 0
     for option, text in map(shlex.split, said):
+        if "…" in text:  # what only its owner can write there
+            continue
         try:
             configure(None, {} if option == "--set" else {option[2:]: text}, [text] if option == "--set" else [])
         except UserError as error:  # a setting of a part that is not there, where --set is no advice

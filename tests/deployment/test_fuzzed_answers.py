@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import polyrhythm as pr
-from mutations import Mutator, same
+from mutations import Mutator, assignment_in, same
 from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.wire import Parcel
@@ -55,7 +55,7 @@ class Spoilt:
         value = json.loads(self.sent[number][1].text)["value"]
         if "Order" not in value:
             return default
-        return self.of(value["Order"][-1]["Assignment"][0]) or default
+        return self.of(assignment_in(value["Order"])[0]) or default
 
     def of(self, dispatch: int) -> Callable[[Parcel], Parcel] | None:
         raise NotImplementedError

@@ -15,6 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mutations import assignment_in
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.data.schema import Schema
 from polyrhythm.deployment.coding import Uncodable, decode, encode
@@ -322,7 +323,7 @@ def test_no_number_of_codes_makes_more_than_the_model_is_large() -> None:
 
 def test_one_tensor_is_not_used_over_and_over() -> None:
     def change(tree: dict[str, Any]) -> None:
-        fields = tree["value"]["Order"][-1]["Assignment"]
+        fields = assignment_in(tree["value"]["Order"])
         fields[9] = {"dict": ["m", {"dict": ["c", [{"bytes": 0}] * 10_000]}]}
 
     large = an_order(weights=torch.zeros(10**5))

@@ -73,8 +73,8 @@ def _with_share(share: float) -> Any:
     return guide
 
 
-def _mixes_anew(self: PersonalMixture, state: Any, received: Model, optimiser: Any) -> Any:
-    return _MIXES(self, {}, received, optimiser)
+def _mixes_anew(self: PersonalMixture, state: Any, *rest: Any) -> Any:
+    return _MIXES(self, {}, *rest)
 
 
 @law(

@@ -14,7 +14,7 @@ from polyrhythm.models.projection import Projected
 
 SAMPLES = {"char-lstm": ((6,), torch.arange(18).reshape(3, 6) % 10)}
 IMAGES = ((3, 32, 32), torch.linspace(-1, 1, 3 * 3 * 32 * 32).reshape(3, 3, 32, 32))
-SMALL = sorted(set(MODELS) - {"resnet50", "vgg11", "resnet9", "mlp-exits", "resnet18-exits"})
+SMALL = sorted(set(MODELS) - {"resnet50", "vgg11", "resnet9", "mlp-exits", "resnet18-exits", "hf"})
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -58,7 +58,8 @@ def _heard(subject: Subject, options: Options) -> Chart:
     found = {name: (runs[0], subject.heard(runs[0])) for name, runs in subject.methods.items()}
     most = max((int(held.updates.max(initial=0)) for _, held in found.values()), default=0)
     width = max(1, math.ceil(most / BARS))
-    highest = max((row["share"] for _, held in found.values() for row in histogram(held.updates.tolist(), width)))
+    rows = [row for _, held in found.values() for row in histogram(held.updates.tolist(), width)]
+    highest = max((row["share"] for row in rows), default=1.0)
     styles, panels = subject.styles(options.theme), []
     for name, (run, held) in found.items():
         never = int((held.updates == 0).sum())

@@ -66,7 +66,7 @@ def client_difference(of_seeds: Iterable[Scores], level: float = 0.95) -> Client
 
     >>> found = client_difference([{0: 0.2, 1: -0.1}, {0: 0.1, 1: 0.0}])
     >>> round(found.mean.mean or 0.0, 3), found.lose, found.win
-    (0.05, 0.25, 0.75)
+    (0.05, 0.25, 0.5)
 
     Args:
         of_seeds: of each seed what its clients gain.

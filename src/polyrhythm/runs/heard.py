@@ -11,12 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, final
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal, NamedTuple, final
 
 from polyrhythm.runs.database import read_heard, read_records
 from polyrhythm.runs.spread import of_clients, quantile
+
+if TYPE_CHECKING:  # whoever lists runs needs none of it
+    import numpy as np
 
 By = Literal["there", "heard"]
 """What clients are put in order by: how long they were there, or how often they were heard."""
@@ -51,6 +52,8 @@ class Heard:
     @property
     def measured(self) -> bool:
         """Whether results of single clients are on record."""
+        import numpy as np
+
         return not bool(np.isnan(self.losses).all())
 
     def order(self, by: By) -> np.ndarray:
@@ -59,6 +62,8 @@ class Heard:
 
     def varies(self, by: By) -> bool:
         """Whether that is on record, and not the same for all."""
+        import numpy as np
+
         known = self.order(by)[~np.isnan(self.order(by))]
         return len(known) > 1 and bool(known.min() < known.max())
 
@@ -81,6 +86,8 @@ def heard(folder: Path, number: int, clients: int) -> Heard:
         number: of the run.
         clients: of its federation.
     """
+    import numpy as np
+
     members = read_records(folder, "clients", number)
     rows = [row for row in members if row["samples"] and not row["unseen"]]
     came, results = read_heard(folder, number), of_clients(folder, number, last=True)
@@ -111,6 +118,8 @@ def behind(folder: Path, number: int, held: Heard) -> list[Behind]:
         number: of the run.
         held: its clients.
     """
+    import numpy as np
+
     made = read_records(folder, "versions", number, ("version", "accepted", "staleness_max"))[1:]
     visits, total = held.came, int(held.samples.sum())
     if not held.whole or not total or not made:
@@ -148,6 +157,8 @@ def numbers(held: Heard, made: Sequence[Behind], by: By) -> dict[str, float | No
         made: the samples behind its versions.
         by: the order that quarters are of.
     """
+    import numpy as np
+
     total, never = int(held.samples.sum()), held.updates == 0
     whole = held.whole and bool(total)
     found: dict[str, float | None] = {
@@ -176,6 +187,8 @@ def quarters(order: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
         order: NaN for a client without a place, [N].
         values: NaN for one without a value, [N].
     """
+    import numpy as np
+
     places = np.flatnonzero(~np.isnan(order) & ~np.isnan(values))
     known = np.sort(order[places])
     if not len(known) or known[0] == known[-1]:
@@ -192,6 +205,8 @@ def spearman(one: np.ndarray, other: np.ndarray) -> float | None:
     >>> spearman(np.array([0.1, 0.5, 0.9]), np.array([3.0, 2.0, 2.5]))
     -0.5
     """
+    import numpy as np
+
     known = ~np.isnan(one) & ~np.isnan(other)
     if known.sum() < 3:
         return None
@@ -202,6 +217,8 @@ def spearman(one: np.ndarray, other: np.ndarray) -> float | None:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
+    import numpy as np
+
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     ranks: np.ndarray = (ends - (counts - 1) / 2)[which]
@@ -237,6 +254,8 @@ def by_groups(held: Heard, by: By, groups: int) -> Sequence[Mapping[str, float]]
         by: the order.
         groups: how many there may be.
     """
+    import numpy as np
+
     order = held.order(by)
     places = np.flatnonzero(~np.isnan(order) & ~np.isnan(held.losses))
     known = np.sort(order[places])

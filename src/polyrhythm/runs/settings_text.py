@@ -19,7 +19,7 @@ USUAL_FLEET: Mapping[str, Any] = {
         "name": "Faults",
         **dict.fromkeys(("dropout", "crash", "slow", "nan", "inflate", "malformed"), 0),
         **dict.fromkeys(("lost", "duplicate", "stray", "corrupt"), 0),
-        **{"downtime": 600, "slowdown": 10, "inflation": 1000, "checksum": True},
+        **{"downtime": 600, "slowdown": 10, "inflation": 1000, "checksum": True, "secagg_dropout": []},
     },
     "energy": {
         "name": "Energy",
