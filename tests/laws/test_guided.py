@@ -34,9 +34,9 @@ def _at_home(self: TorchEngine, at: Tensor, inputs: Tensor, targets: Tensor, pos
     """A gradient that is taken with the visit's own module, whose draws and statistics it moves."""
     own = self.weights.clone()
     self.weights.copy_(at)
-    unused = self.compute(inputs, targets, positions).unused
+    found = self.compute(inputs, targets, positions)
     self.weights.copy_(own)
-    return Slope(self.gradient.clone(), unused, self.buffers())
+    return Slope(self.gradient.clone(), found.unused, self.buffers(), found.loss)
 
 
 @law(

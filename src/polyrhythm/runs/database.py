@@ -12,9 +12,7 @@ import sqlite3
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.runs import schema as schemas
@@ -22,6 +20,9 @@ from polyrhythm.runs.decoding import Damage, as_text, check_kinds, decoded
 from polyrhythm.runs.disk_faults import is_locked
 from polyrhythm.runs.labels import NONE, labels_in
 from polyrhythm.runs.schema import COLUMNS, JSON, LABELS, RECORDS, Table, select
+
+if TYPE_CHECKING:  # whoever lists runs needs none of it
+    import numpy as np
 
 FILE = "runs.sqlite"
 LOG = f"{FILE}-wal"
@@ -146,6 +147,8 @@ def read_heard(folder: Path, run_number: int) -> np.ndarray:
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
+    import numpy as np
+
     with reading(folder) as connection:
         rows = [] if connection is None else connection.execute(_HEARD, (run_number,)).fetchall()
     try:
