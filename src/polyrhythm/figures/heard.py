@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.figures.curves import curves
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
@@ -34,6 +32,8 @@ def histogram(updates: Sequence[int], width: int) -> list[dict[str, Any]]:
         updates: of each client.
         width: updates that share a bar.
     """
+    import numpy as np
+
     counts = np.bincount([0 if not n else 1 + (n - 1) // width for n in updates])
     return [
         {
