@@ -10,7 +10,7 @@ from polyrhythm.results import tables
 from polyrhythm.results.tables import NONE, Table, signed
 from polyrhythm.runs.comparison import spread
 from polyrhythm.runs.paired import Difference, corrected, difference
-from polyrhythm.studies.claims import BUDGETS, SERVED
+from polyrhythm.studies.claims import BUDGETS, OF_CLIENTS, SERVED
 from polyrhythm.studies.page.judging import Results
 from polyrhythm.studies.page.numbers import HEADS, percent
 from polyrhythm.studies.planning import named
@@ -64,8 +64,15 @@ def _yardsticks(results: Results, column: str) -> Mapping[str, Mapping[str, Mapp
         if any(budgets.values()):
             found[f"at equal {HEADS[cost]}"] = {row: results.at_budget((row, column), cost, budgets) for row in rows}
     for measure, words in SERVED.items():
+        if measure == "rarest_quarter" and _of_own(results):
+            continue  # which is of the global model
         found[words] = {row: results.values((row, column), measure) for row in rows}
     return found
+
+
+def _of_own(results: Results) -> bool:
+    """Whether rows are judged by the models of clients' own; what is known of clients by presence is of the global."""
+    return results.plan.of.measure in OF_CLIENTS
 
 
 def served(results: Results) -> Table | None:
@@ -90,6 +97,13 @@ def served(results: Results) -> Table | None:
     if not lines:
         return None
     word = in_words(results.headline)
+    if _of_own(results):
+        return Table(
+            name="served",
+            caption=f"Who is served: {word} of the models that clients use in the end, on their own tests, in percent.",
+            head=("", "mean over clients", "worst tenth"),
+            rows=tables.rows([line[:3] for line in lines]),
+        )
     return Table(
         name="served",
         caption=f"Who is heard and served: {word} of the last evaluated version on clients' own tests, in percent, of "
