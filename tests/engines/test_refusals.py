@@ -79,6 +79,7 @@ def test_the_rule_of_auto() -> None:
     assert candidates("auto", gpu, 10) == ("native", "stacked")
     assert candidates("auto", gpu, 1) == ("native",)
     assert candidates("torch", gpu, 10) == ()
+    assert candidates("auto", cpu, 1, "bfloat16") == candidates("auto", gpu, 10, "tf32") == ("stacked",)
     assert candidates("stacked", cpu, 1) == ("stacked",)
 
 

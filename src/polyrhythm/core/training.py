@@ -57,6 +57,9 @@ class Training:
         self.parts = state.parts_of(recipe.mechanisms(), setup)
         self.own = recipe.scope.own(engine.layout)
         self.present = present_in(data, engine.layout) if recipe.capacity.by_classes else None
+        self.lacking: Tensor | None = None  # the classes, int64, that the client has no sample of, if that matters
+        if self.present is not None and not self.present.all():
+            self.lacking = (~self.present).nonzero()[:, 0]
         names = plan.visit.client, plan.visit.visit
         self.run_ = LocalRun(
             recipe=recipe,
@@ -71,12 +74,6 @@ class Training:
             of_pass=("visit", plan.visit.visit),
             others=recipe.personal.others,
         )
-
-    @property
-    def lacking(self) -> Tensor | None:
-        """The classes, int64, that the client has no sample of, if that matters and there are any."""
-        lacks = self.present is not None and not bool(self.present.all())
-        return (~self.present).nonzero()[:, 0] if lacks and self.present is not None else None
 
     def run(self) -> Visiting:
         """The visit; it waits where `client.visiting` says."""

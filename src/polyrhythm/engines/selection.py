@@ -107,8 +107,10 @@ class Work:
         return min(self.recipe.batch or self.largest, self.largest)
 
 
-def candidates(asked: Asked, device: torch.device, at_once: int) -> tuple[Named, ...]:
+def candidates(asked: Asked, device: torch.device, at_once: int, precision: Precision = "float32") -> tuple[Named, ...]:
     """The engines to try before torch, in order."""
+    if asked == "auto" and precision != "float32":
+        return ("stacked",)
     if asked == "auto":
         return ("native", "stacked") if device.type == "cuda" and at_once > 1 else ("native",)
     return () if asked == "torch" else (asked,)
@@ -118,7 +120,7 @@ def choose(asked: Asked, work: Work) -> Chosen:
     """Makes the engine for an experiment, by the rule of this module."""
     refused, why_not = "", ""
     exact = work.precision == "float32"
-    for kind in candidates(asked, work.device, work.at_once) if exact or asked != "auto" else ("stacked",):
+    for kind in candidates(asked, work.device, work.at_once, work.precision):
         try:
             if asked == "auto" and kind == "native":
                 _fills_lanes(work.batch)  # before the module is read, which takes longest

@@ -264,6 +264,9 @@ class _Cohort:
             rows[:count, k] = rows_of(job, width)
             keys[:count, k] = keys_of(job.seed, count, layers)
             self._rates[:count, k] = job.rates
+        self._rates_there: Tensor | None = None
+        if (self._rates != self._rates[:, :1]).any():
+            self._rates_there = self._uploads.bring(torch.from_numpy(self._rates).to(jobs[0].start.dtype))
         self._rows, self._keys = (self._uploads.bring(torch.from_numpy(table)) for table in (rows, keys))
         self._shares = self._uploads.bring(torch.from_numpy(shares_of(sizes, width)).to(jobs[0].start.dtype))
 
@@ -275,7 +278,7 @@ class _Cohort:
         """Everything on the device that steps are computed from."""
         found = [self._inputs, self._targets, self._rows, self._keys, self._shares, self._start, self._weights]
         found += [self._gradient, self._pull, self._sums, *self._moments.values(), *(kept for _, kept in self._kept)]
-        return found + [tensor for tensor in (self._factor, self._shift) if tensor is not None]
+        return found + [tensor for tensor in (self._factor, self._shift, self._rates_there) if tensor is not None]
 
     def take(self, step: int) -> None:
         """One step of all who have so many. Nothing in it waits for the device."""
@@ -312,7 +315,8 @@ class _Cohort:
         rates = self._rates[step, now]
         if (rates == rates[0]).all():
             return float(rates[0])
-        return self._uploads.bring(torch.from_numpy(rates).to(self._weights.dtype))[:, None]
+        assert self._rates_there is not None
+        return self._rates_there[step, now, None]
 
     def ended(self) -> list[tuple[Tensor, Done]]:
         """Where each ended, in the memory of the processor, with its moments written back."""

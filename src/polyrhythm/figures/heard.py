@@ -58,14 +58,15 @@ def _heard(subject: Subject, options: Options) -> Chart:
     found = {name: (runs[0], subject.heard(runs[0])) for name, runs in subject.methods.items()}
     most = max((int(held.updates.max(initial=0)) for _, held in found.values()), default=0)
     width = max(1, math.ceil(most / BARS))
-    rows = [row for _, held in found.values() for row in histogram(held.updates.tolist(), width)]
-    highest = max((row["share"] for row in rows), default=1.0)
+    counts = {name: histogram(held.updates.tolist(), width) for name, (_, held) in found.items()}
+    highest = max((row["share"] for rows in counts.values() for row in rows), default=1.0)
     styles, panels = subject.styles(options.theme), []
     for name, (run, held) in found.items():
         never = int((held.updates == 0).sum())
         notes = [f"{never:,} of {len(held.updates):,} clients never", f"Gini {gini(held.updates.tolist()):.2f}"]
-        rows = histogram(held.updates.tolist(), width)
-        bars = chart(rows, wide(len(found), options.width), 110, named(name, run, subject, note=", ".join(notes)))
+        bars = chart(
+            counts[name], wide(len(found), options.width), 110, named(name, run, subject, note=", ".join(notes))
+        )
         panels.append(
             bars.mark_rect(color=styles[name].colour, strokeWidth=0).encode(
                 x=alt.X(
