@@ -163,7 +163,9 @@ def _nobody(subject: Subject) -> str:
 def _no_samples(subject: Subject) -> str:
     if missing := _nobody(subject):
         return missing
-    if any(subject.behind(run) for run in subject.runs):
+    # Without a look at visits, since it is asked of every run that is shown.
+    members = {run.id: subject.clients(run) for run in subject.runs}
+    if any(len(members[run.id]) == run.clients and _samples(members[run.id]) for run in subject.runs):
         return ""
     return "not all clients are on record, as in a federation of more than 10,000; run a smaller one"
 
@@ -181,8 +183,22 @@ def _no_result(subject: Subject) -> str:
     return "all clients were there, and heard, alike; run it on a fleet that comes and goes, such as fleet=phones"
 
 
+def _samples(members: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Of each client that holds some, and was there to train."""
+    return [row["samples"] for row in members if row["samples"] and not row["unseen"]]
+
+
 def _one_share(subject: Subject) -> str:
-    shares = {round(one.share, 6) for run in subject.runs for one in subject.behind(run)}
+    """Why shares say nothing: as many were heard for every version, and all hold alike or all were heard."""
+    shares = set[float]()
+    for run in subject.runs:
+        made, held = subject.versions(run)[1:], _samples(subject.clients(run))
+        counts = {row["accepted"] for row in made}
+        if len(counts) != 1 or not held or any(row["staleness_max"] for row in made):
+            return ""
+        if (count := counts.pop()) != len(held) and len({*held}) > 1:
+            return ""
+        shares.add(round(count / len(held), 6))
     return f"{shares.pop():.1%} behind every version" if len(shares) == 1 else ""
 
 
