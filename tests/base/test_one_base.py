@@ -33,7 +33,7 @@ def model() -> nn.Sequential:
 def bases(size: int = WIDE * WIDE * 4) -> int:
     """How often there are so many bytes in memory."""
     gc.collect()
-    tensors = [found for found in gc.get_objects() if isinstance(found, Tensor)]
+    tensors = [found for found in gc.get_objects() if issubclass(type(found), Tensor)]  # isinstance asks the object
     stores = {t.untyped_storage().data_ptr() for t in tensors if t.untyped_storage().nbytes() == size}
     return len(stores)
 

@@ -202,6 +202,7 @@ def spearman(one: np.ndarray, other: np.ndarray) -> float | None:
 
     None with fewer than three, or where one of them is the same for all.
 
+    >>> import numpy as np
     >>> spearman(np.array([0.1, 0.5, 0.9]), np.array([3.0, 2.0, 2.5]))
     -0.5
     """
