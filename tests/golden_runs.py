@@ -156,6 +156,11 @@ def text() -> pr.data.Federation:
     return dealt(data, pr.data.Iid())
 
 
+def signals() -> pr.data.Federation:
+    inputs, labels = points(90, 24)
+    return dealt(pr.data.arrays(inputs.reshape(90, 3, 8), labels, test=0.2), pr.data.Iid())
+
+
 @functools.cache
 def from_files() -> Path:
     """A folder of the small files that runs read."""
@@ -570,6 +575,7 @@ MODELS: Mapping[str, dict[str, Any]] = {
         "checkpoint": NEVER,
     },
     "char-lstm": {"federation": text, "recipe": pr.fedavg(cohort=2, epochs=1, batch=10)},
+    "signal-cnn": {"federation": signals, "recipe": pr.fedavg(cohort=2, epochs=1, batch=10)},
 }
 """By their names on the command line."""
 SLOW = {"model resnet9"}

@@ -29,7 +29,8 @@ from polyrhythm.cli.predicting import _rows
 from polyrhythm.config.configuration import configure
 from polyrhythm.dashboard.live import live_of
 from polyrhythm.dashboard.studies import StudyFiles
-from polyrhythm.data.sources import idx
+from polyrhythm.data.published import PUBLISHED, compared
+from polyrhythm.data.sources import idx, writers
 from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.experiments.difficulty import expert_about
 from polyrhythm.experiments.runstate import CODEC
@@ -89,6 +90,32 @@ READERS: dict[str, Reader] = {
     "cifar": Reader(("data/sources/cifar.py",), data.cifar10, ("cifar-10-python.tar.gz", "cifar-10-python.tar")),
     "shakespeare": Reader(("data/sources/shakespeare.py",), data.shakespeare, ("x.json", "x.json.gz")),
     "tags": Reader(("data/sources/tags.py",), data.stackoverflow_tags, ("x.jsonl", "x.jsonl.gz")),
+    "wearers": Reader(
+        ("data/sources/members.py", "data/sources/wearers.py"),
+        lambda path: data.hapt(path if path.suffix in (".zip", ".npz") else path.parent),
+        ("x.zip", "x.npz", "labels.txt", "acc_exp01_user01.txt"),
+    ),
+    "stations": Reader(
+        ("data/sources/stations.py",),
+        lambda path: data.beijing_air(path if path.suffix in (".zip", ".npz") else path.parent),
+        ("x.zip", "x.npz", "PRSA_Data_Dongsi_20130301-20170228.csv"),
+    ),
+    "speakers": Reader(
+        ("data/sources/speakers.py",),
+        lambda path: data.spoken_digits(path if path.suffix in (".zip", ".npz") else path.parent),
+        ("x.zip", "x.npz", "0_ann_0.wav"),
+    ),
+    "hospitals": Reader(
+        ("data/sources/hospitals.py",),
+        lambda path: data.heart_disease(path if path.suffix in (".zip", ".csv") else path.parent),
+        ("x.zip", "x.csv", "processed.va.data"),
+    ),
+    "writers": Reader(("data/sources/writers.py",), writers.read_integers, ("x-idx2-int", "x.gz")),
+    "published copies": Reader(
+        ("data/published.py",),
+        lambda path: list(compared(PUBLISHED["heart-disease"], path)),
+        ("x.zip",),
+    ),
     "pictures": Reader(
         ("data/sources/pictures.py",),
         lambda path: data.image_folder(path.parents[2], size=8),
@@ -212,6 +239,13 @@ def _npz(content: bytes) -> bytes:
     return file.getvalue()
 
 
+def _zip(name: str, member: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, member)
+    return file.getvalue()
+
+
 def _tar(member: bytes) -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz") as tar:
@@ -260,6 +294,9 @@ CONTENTS: dict[str, Callable[[], bytes]] = {
     "a long header": lambda: struct.pack("<Q", 2**62) + b"{}",
     "an archive of nothing": lambda: _tar(b""),
     "an archive of NULs": lambda: _tar(bytes(2**20)),
+    "an archive in itself": lambda: _zip("inside.zip", _zip("inside.zip", b"PK")),
+    "a zip of zeros": lambda: _zip("labels.txt", bytes(2**27)),
+    "a sound of a billion": lambda: b"RIFF" + struct.pack("<I", 2**31) + b"WAVEfmt \x10\0\0\0\1\0\1\0" + bytes(12),
     "a database without end": _database,
     "a picture of a billion pixels": lambda: _png(2**15, 2**15),
     "parquet's name alone": lambda: b"PAR1" + bytes(100) + struct.pack("<I", 2**31 - 1) + b"PAR1",
@@ -285,6 +322,9 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "ubyte": ("idx of a billion",),
     ".safetensors": ("tensors of a quintillion", "tensors that overlap", "a long header"),
     ".pt": ("noise", "tensors of a quintillion"),
+    ".zip": ("arrays of a trillion", "an archive in itself", "a zip of zeros", "noise"),
+    ".wav": ("noise", "a sound of a billion"),
+    ".data": ("a long cell", "many columns", "noise"),
     ".tar": ("noise",),
     ".tar.gz": ("an archive of nothing",),
     ".sqlite": ("a database without end", "noise"),

@@ -91,3 +91,45 @@ def test_cifar10(tmp_path: Path) -> None:
     assert inputs.mean(dim=(0, 2, 3)).abs().max() < 0.05
     assert (inputs.std(dim=(0, 2, 3)) - 1).abs().max() < 0.05
     assert found.classes == tuple(stored["label_names"].tolist())
+
+
+def test_wearers() -> None:
+    found = data.hapt(real("activity_hapt.npz"))
+    made = data.federate(found, data.ByColumn(column="wearer"), None, 0, local_test="natural")
+    assert (made.clients, len(found.train), len(found.test), len(found.classes)) == (30, 2776, 2674, 6)
+    assert made.local_tests is not None
+    assert made.local_tests.sizes.min() > 50
+
+
+def test_speakers() -> None:
+    found = data.spoken_digits(real("spoken_digits.npz"))
+    made = data.federate(found, data.ByColumn(column="speaker"), None, 0, local_test="natural")
+    assert made.names == ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
+    assert made.sizes.tolist() == [450] * 6
+    assert made.local_tests is not None
+    assert made.local_tests.sizes.tolist() == [50] * 6
+
+
+@pytest.mark.slow
+def test_stations() -> None:
+    found = data.beijing_air(real("beijing_air.npz"), stride=24)
+    made = data.federate(found, data.ByColumn(column="station"), None, 0, local_test="natural")
+    assert made.clients == 12
+    assert len(found.train) == 12_713
+
+
+def test_hospitals() -> None:
+    found = data.heart_disease(real("heart_disease/heart_disease_4sites.csv"))
+    made = data.federate(found, data.ByColumn(column="hospital"), None, 0, local_test="natural")
+    assert made.local_tests is not None
+    assert (made.sizes + made.local_tests.sizes).tolist() == [303, 261, 46, 130]
+    assert found.train.shape == (13,)
+    ill = int(found.train.targets.sum() + found.test.targets.sum())
+    assert ill == 139 + 98 + 45 + 101
+
+
+@pytest.mark.slow
+def test_writers() -> None:
+    found = data.mnist_by_writer(real("mnist_by_writer.npz"))
+    made = data.federate(found, data.ByColumn(column="writer"), None, 0, local_test="natural")
+    assert (made.clients, len(found.train), len(found.test)) == (539, 48_001, 11_999)

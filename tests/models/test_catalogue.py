@@ -104,6 +104,7 @@ FMNIST_ALEXNET = convolution(1, 64, 11) + convolution(64, 192, 5) + ALEXNET_TAIL
         ("resnet18", (3, 224, 224), 1000, {"norm": "batch", "stem": "large"}, 11_689_512, 11_689_512),
         ("resnet50", IMAGE, 10, {"norm": "batch"}, 23_520_842, 23_520_842),
         ("resnet50", (3, 224, 224), 1000, {"norm": "batch", "stem": "large"}, 25_557_032, 25_557_032),
+        ("signal-cnn", (6, 128), 6, {}, 6 * 32 * 5 + 32 + 32 * 64 * 5 + 64 + linear(64, 6), 11_686),
         ("char-lstm", (80,), 80, {}, 640 + lstm(8, 256) + lstm(256, 256) + linear(256, 80), 819_920),
         (
             "char-lstm", (80,), 80, {"embedding": 256, "hidden": 512, "dropout": 0.05},
@@ -185,6 +186,7 @@ def test_the_lstm_reads_tokens_of_any_length_and_answers_for_the_last() -> None:
         ("lenet5", (28, 28), "(28, 28)", "(channels, height, width)"),
         ("resnet18", (64,), "(64,)", "(channels, height, width)"),
         ("char-lstm", (1, 28, 28), "(1, 28, 28)", "(length,)"),
+        ("signal-cnn", (80,), "(80,)", "(channels, times)"),
     ],
 )
 def test_a_shape_that_does_not_fit_is_refused_with_one_that_does(

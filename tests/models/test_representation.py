@@ -12,7 +12,10 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.models import MODELS, build, locate, with_projection
 from polyrhythm.models.projection import Projected
 
-SAMPLES = {"char-lstm": ((6,), torch.arange(18).reshape(3, 6) % 10)}
+SAMPLES = {
+    "char-lstm": ((6,), torch.arange(18).reshape(3, 6) % 10),
+    "signal-cnn": ((4, 9), torch.linspace(-1, 1, 3 * 4 * 9).reshape(3, 4, 9)),
+}
 IMAGES = ((3, 32, 32), torch.linspace(-1, 1, 3 * 3 * 32 * 32).reshape(3, 3, 32, 32))
 SMALL = sorted(set(MODELS) - {"resnet50", "vgg11", "resnet9", "mlp-exits", "resnet18-exits", "hf"})
 

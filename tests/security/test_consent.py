@@ -81,6 +81,7 @@ WITHOUT_IT: dict[str, list[str]] = {
     "partitions": ["partitions"],
     "fleets": ["fleets"],
     "data": ["data"],
+    "data about": ["data about hapt", "data heart-disease"],
     "fleet show": ["fleet show"],
     "flower new": ["flower new mine"],
     "flower down": ["flower down --dir f"],

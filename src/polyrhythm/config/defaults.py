@@ -13,7 +13,12 @@ PARTITION = Pipe.one("dirichlet(alpha=0.3)")
 METHOD = Pipe.of("fedavg")
 FLEET = Pipe.of("uniform")
 _TEXTS = {"data": DATA, "partition": PARTITION, "method": METHOD, "fleet": FLEET}
-_MODELS = {"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logistic"}
+_MODELS = {
+    **{"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logistic"},
+    **dict.fromkeys(("hapt", "beijing_air"), "signal-cnn"),
+    **dict.fromkeys(("spoken_digits", "mnist_by_writer"), "lenet5"),
+    "heart_disease": "logistic",
+}
 
 
 def default_model(data: str) -> str:

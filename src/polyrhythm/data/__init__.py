@@ -28,15 +28,20 @@ from polyrhythm.data.picture import Summary, summary, summary_table
 from polyrhythm.data.samples import ArraySamples, BagSamples, DatasetSamples, Samples, Selected, WindowSamples
 from polyrhythm.data.sources.cifar import cifar10, cifar100
 from polyrhythm.data.sources.digits import digits
+from polyrhythm.data.sources.hospitals import heart_disease
 from polyrhythm.data.sources.hub import hub
 from polyrhythm.data.sources.idx import fashion_mnist, mnist
 from polyrhythm.data.sources.image_folder import image_folder
 from polyrhythm.data.sources.memory import arrays, dataset
 from polyrhythm.data.sources.npz import npz
 from polyrhythm.data.sources.shakespeare import shakespeare
+from polyrhythm.data.sources.speakers import spoken_digits
+from polyrhythm.data.sources.stations import beijing_air
 from polyrhythm.data.sources.table import table
 from polyrhythm.data.sources.tags import stackoverflow_tags
 from polyrhythm.data.sources.tiny_imagenet import tiny_imagenet
+from polyrhythm.data.sources.wearers import hapt
+from polyrhythm.data.sources.writers import mnist_by_writer
 from polyrhythm.data.structured import Padding
 
 SOURCES: dict[str, Callable[..., Collection]] = {
@@ -48,6 +53,11 @@ SOURCES: dict[str, Callable[..., Collection]] = {
     "tiny-imagenet": tiny_imagenet,
     "shakespeare": shakespeare,
     "stackoverflow-tags": stackoverflow_tags,
+    "hapt": hapt,
+    "beijing-air": beijing_air,
+    "spoken-digits": spoken_digits,
+    "heart-disease": heart_disease,
+    "mnist-by-writer": mnist_by_writer,
     "table": table,
     "npz": npz,
     "image-folder": image_folder,
@@ -83,17 +93,22 @@ __all__ = [
     "View",
     "WindowSamples",
     "arrays",
+    "beijing_air",
     "cifar10",
     "cifar100",
     "dataset",
     "digits",
     "fashion_mnist",
     "federate",
+    "hapt",
+    "heart_disease",
     "hub",
     "image_folder",
     "mnist",
+    "mnist_by_writer",
     "npz",
     "shakespeare",
+    "spoken_digits",
     "stackoverflow_tags",
     "summary",
     "summary_table",

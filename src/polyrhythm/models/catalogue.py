@@ -18,6 +18,7 @@ from polyrhythm.models.pretrained import hf
 from polyrhythm.models.recurrent import char_lstm
 from polyrhythm.models.resnet import resnet18, resnet50
 from polyrhythm.models.resnet9 import resnet9
+from polyrhythm.models.signals import signal_cnn
 from polyrhythm.models.vgg import vgg11
 
 Builder = Callable[..., nn.Module]  # builder(shape of one sample, number of outputs, **settings)
@@ -39,6 +40,7 @@ MODELS: Mapping[str, Builder] = MappingProxyType(
         "resnet18-exits": resnet18_exits,
         "resnet50": resnet50,
         "char-lstm": char_lstm,
+        "signal-cnn": signal_cnn,
         "hf": hf,
     }
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, final
 
 import typer
 
@@ -13,7 +13,21 @@ from polyrhythm.cli.options import given, taking
 from polyrhythm.cli.root import Group
 
 app = typer.Typer(rich_markup_mode=None)
-data_app = typer.Typer(help="Data sets: list them, or show how one is split.", cls=Group, rich_markup_mode=None)
+
+
+@final
+class DataGroup(Group):
+    """The group of commands about data; `polyrhythm data hapt` is `polyrhythm data about hapt`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the command; the name of a published data set asks about it."""
+        from polyrhythm.data.published import PUBLISHED
+
+        published = args[:1] and args[0] not in self.commands and args[0].replace("_", "-") in PUBLISHED
+        return super().resolve_command(ctx, ["about", *args] if published else args)
+
+
+data_app = typer.Typer(help="Data sets: list them, or show how one is split.", cls=DataGroup, rich_markup_mode=None)
 app.add_typer(data_app, name="data", invoke_without_command=True)
 fleet_app = typer.Typer(help="Fleets: show what one is like.", cls=Group, rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(fleet_app, name="fleet")
@@ -78,7 +92,7 @@ def fleet_show(
 @data_app.callback(invoke_without_command=True)
 @guarded
 def data_list(context: typer.Context) -> None:
-    """List data sets; `polyrhythm data show` shows how one is split over clients."""
+    """List data sets; `polyrhythm data show` shows how one is split, `polyrhythm data NAME` where to get it."""
     if context.invoked_subcommand is None:
         from polyrhythm.cli.showing import list_sources
 
@@ -101,3 +115,15 @@ def data_show(
 
     options = given(context)
     show_data(configure(None, options, [], consented(trust, options)), output)
+
+
+@data_app.command("about")
+@guarded
+def data_about(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the data set, such as hapt.")],
+    path: Annotated[Path | None, typer.Argument(metavar="PATH", help="Of a copy, to be compared.")] = None,
+) -> None:
+    """Say where a data set is published, and whether a copy is the official one; `about` may be left out."""
+    from polyrhythm.cli.published import show_published
+
+    show_published(name, path)
