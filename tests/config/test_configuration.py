@@ -169,7 +169,7 @@ def test_names_and_settings_are_refused_together_each_with_its_line(tmp_path: Pa
         ]
     )
     fixes = {mistake.fix for mistake in caught.value.mistakes}
-    assert {"did you mean 'evaluation.every'?", "did you mean 'digits'?"} <= fixes
+    assert {"did you mean 'evaluation.every'?", "did you mean 'digits' or 'spoken-digits'?"} <= fixes
     assert any('method = "fedavg(cohort=…)"' in fix for fix in fixes)
 
 
