@@ -662,6 +662,24 @@ OTHERS: Mapping[str, dict[str, Any]] = {
         "recipe": pr.heterofl(**SMALL, ratio=(1.0, 0.5), masked=True),
         "federation": few_classes,
     },
+    "widths, static norms": {
+        "model": Normalised,
+        "recipe": pr.heterofl(**SMALL, ratio=(1.0, 0.5), static_norms=True),
+    },
+    "widths, control variates": {
+        "model": layers,
+        "recipe": pr.scaffold(**SMALL) | pr.parts.width_prefix(ratio=(1.0, 0.5)),
+    },
+    "widths, a memory of updates": {
+        "model": layers,
+        "recipe": pr.fedvarp(**SMALL) | pr.parts.width_prefix(ratio=(1.0, 0.5)),
+        "fleet": TIERS,
+    },
+    "widths, a median": {
+        "model": layers,
+        "recipe": BASE | pr.parts.rolling_window(ratio=(1.0, 0.5)) | pr.parts.median(),
+    },
+    "depths, FedDyn": {"model": exits, "recipe": pr.depthfl(**SMALL, depth=(1, 2, 3), alpha=0.1)},
     "widths, batch normalisation": {
         "model": Normalised,
         "recipe": BUFFERED | pr.parts.width_prefix(ratio=(1.0, 0.5)),

@@ -27,13 +27,14 @@ from polyrhythm.core.versions import facts_of
 from polyrhythm.core.visit_plan import visit_of
 from polyrhythm.engines.sparse import masking
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.methods.capacity.base import Widths
+from polyrhythm.methods.capacity.base import Widths, with_fixed_parts
 from polyrhythm.methods.capacity.depth_prefix import DepthPrefix
 from polyrhythm.methods.capacity.largest_weights import largest
 from polyrhythm.methods.capacity.random_width import RandomWidth
 from polyrhythm.methods.capacity.rolling_window import RollingWindow
 from polyrhythm.methods.capacity.width_prefix import WidthPrefix
 from polyrhythm.methods.client_momentum import ClientMomentum
+from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation, VarianceReduction
 from polyrhythm.methods.local.optimisers import LocalAMSGrad
 from polyrhythm.methods.mechanism import Model, Release, Setup, Visit
 from polyrhythm.methods.papers import ace, aced, area, ca2fl, fadas, fedavg, fedexp, fedvarp
@@ -55,6 +56,7 @@ from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
 from polyrhythm.methods.release.from_current import FromCurrent
 from polyrhythm.methods.release.last_models import LastModels
 from polyrhythm.methods.release.last_updates import LastUpdates
+from polyrhythm.methods.release.robust import Median, TrimmedMean
 from polyrhythm.methods.release.stale_updates import StaleUpdates
 from polyrhythm.methods.release.unlike_updates import UnlikeUpdates
 from polyrhythm.methods.server_step import Extrapolation
@@ -505,6 +507,96 @@ def test_a_mean_over_holders_by_hand(shares: tuple[float, float], expected: list
     assert mean[:2].tolist() == pytest.approx(expected)
     assert nobody is not None
     assert not nobody.any()  # A holds all, padding too
+
+
+def two_widths(*, travels: tuple[float, float] = (1, 1)) -> tuple[Setup, Release]:
+    """A holds both coordinates and says (2, 4), B holds the first and says 6; they were sent (1, 1) and (3, 9)."""
+    part, size = WidthPrefix(ratio=(1.0, 0.5), dealt="in_order"), AXES.layout.size
+    own = with_fixed_parts(part, replace(SETUP, population=2, size=size, cuts=AXES))
+
+    def vector(*values: float) -> Tensor:
+        return torch.cat([torch.tensor(values, dtype=torch.float64), torch.zeros(size - 2, dtype=torch.float64)])
+
+    given: dict[str, Any] = {"visit": 0, "version": 0, "kind": "train", "recipe": "", "num_samples": 1, "rate": 1.0}
+    reports = tuple(
+        Report(dispatch=c, client=c, update=vector(*u), steps=1, travel=travel, **given)
+        for c, (u, travel) in enumerate(zip(((2.0, 4.0), (6.0, 0.0)), travels, strict=True))
+    )
+    release = Release(
+        version=1,
+        reports=reports,
+        shares=(0.5, 0.5),
+        scales=(1.0, 1.0),
+        weights=vector(0.0, 0.0),
+        bases=(vector(1.0, 1.0), vector(3.0, 9.0)),
+        portions=(None, AXES.portion([[0]])),
+    )
+    return own, release
+
+
+OVER = (4.0, 4.0)  # the mean over holders
+
+
+@pytest.mark.parametrize(
+    ("part", "expected", "kept"),
+    [
+        (LastUpdates(), OVER, {"total": (8, 4)}),  # ((2 + 6) / 2, 4 / 1)
+        (LastUpdates(within=5), OVER, {"total": (8, 4)}),
+        (DynamicRegularisation(alpha=0.5), (8, 8), {"h": (-2, -2)}),  # h = -0.5 * ((2 + 6) / 2, 4 / 1)
+        (FromCurrent(), (4 + 2, 4 + 1), {}),  # w0: ((1 + 3) / 2, 1)
+        (LastModels(), (6, 5), {}),  # y = w0 + u: ((3 + 9) / 2, 5), where all were at x = 0
+        (ClientMomentum(alpha=0.5), OVER, {"momentum": (-4 / 1.5, -4)}),  # travels 1 and 2
+    ],
+    ids=lambda value: value.text() if hasattr(value, "text") else "",
+)
+def test_memories_of_two_clients_of_two_widths_by_hand(
+    part: Any, expected: tuple[float, float], kept: dict[str, tuple[float, float]]
+) -> None:
+    own, release = two_widths(travels=(1, 2))
+    mean, _ = over_holders(torch.stack([r.update for r in release.reports if r.update is not None]).mean(0), release)
+    state, mean = part.before_step(own, part.server_start(own), release, mean)
+    assert mean[:2].tolist() == pytest.approx(expected)
+    for name, values in kept.items():
+        assert state[name][:2].tolist() == pytest.approx(values)
+
+
+def test_stale_updates_of_two_widths_by_hand() -> None:
+    """Then B alone says 8: 8 + (8 / 2 - 6) for the first; of the second A said 4, which is for nobody to step on."""
+    own, release = two_widths()
+    part = StaleUpdates()
+    state, _ = part.before_step(own, part.server_start(own), release, torch.zeros(AXES.layout.size))
+    last = release.reports[1]
+    assert last.update is not None
+    narrow = replace(release, reports=(replace(last, update=last.update * 8 / 6),), shares=(1.0,), scales=(1.0,))
+    narrow = replace(narrow, portions=release.portions[1:], bases=release.bases[1:])
+    mean, nobody = over_holders(narrow.reports[0].update, narrow)  # type: ignore[arg-type]
+    _, mean = part.before_step(own, state, narrow, mean)
+    assert mean[:2].tolist() == pytest.approx([6, 4])
+    assert nobody is not None
+    assert nobody[:2].tolist() == [False, True]
+
+
+def test_drift_of_two_widths_by_hand() -> None:
+    """SCAFFOLD: c = ((2 + 6) / 2, 4 / 1) of changes (2, 4) and 6. VRL-SGD: the means are 4 and 4."""
+    own, release = two_widths()
+    control = ControlVariates()
+    told = tuple(replace(r, extras={control.label(): {"change": r.update}}) for r in release.reports)
+    state = control.after_step(own, control.server_start(own), replace(release, reports=told))
+    assert state["control"][:2].tolist() == pytest.approx([4, 4])
+    drift = VarianceReduction().after_step(own, {"drift": {}}, release)["drift"]
+    assert drift[0][:2].tolist() == pytest.approx([2, 0])
+    assert drift[1][:2].tolist() == pytest.approx([-2, 0])
+
+
+@pytest.mark.parametrize("part", [Median(), TrimmedMean(share=0.34)], ids=lambda part: part.label())
+def test_middles_of_two_widths_by_hand(part: Any) -> None:
+    """2, 6, 10 and 40 of four of the first coordinate; of the second 4 and 8, of which none is left out."""
+    updates = [torch.tensor(u, dtype=torch.float64) for u in ((2, 4), (6, 0), (10, 8), (40, 0))]
+    masks = [torch.tensor([True, both]) for both in (True, False, True, False)]
+    middle = part.centre_of_held(updates, [0.25] * 4, [1.0] * 4, masks)
+    assert middle.tolist() == pytest.approx([8, 6])
+    alike = part.centre_of_held(updates, [0.25] * 4, [1.0] * 4, [torch.ones(2, dtype=torch.bool)] * 4)
+    assert torch.equal(alike, part.centre(updates, [0.25] * 4, [1.0] * 4))
 
 
 @pytest.mark.parametrize(

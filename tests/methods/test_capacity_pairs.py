@@ -39,6 +39,7 @@ from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import GeometricMedian, Median, TrimmedMean
 from polyrhythm.methods.release.stale_updates import StaleUpdates
 from polyrhythm.methods.server_step import Extrapolation
+from polyrhythm.methods.shared_moments import SharedMoments
 from polyrhythm.methods.work.skip_and_estimate import SkipAndEstimate, SkipAndResendModel
 from polyrhythm.models.widths import axes_of
 from small import collection, experiment, logged, prepared
@@ -49,18 +50,12 @@ HALF = WidthPrefix(ratio=0.5)
 
 
 @row(
-    "a part of the model × control variates, VRL-SGD, FedDyn, MOON",
-    "a part of the model × `last_updates`, `last_models`, `stale_updates`, `from_current`, `server_extrapolation`, "
-    "`client_momentum`, `diverse_sampling`, `cluster_sampling` by updates, other middles",
+    "a part of the model × `server_extrapolation`, `diverse_sampling`, `cluster_sampling` by updates, "
+    "`geometric_median`, `shared_moments`",
 )
 @pytest.mark.parametrize(
     "other",
-    [
-        *(ControlVariates(), VarianceReduction(), DynamicRegularisation(), ModelContrast()),
-        *(LastUpdates(), LastModels(), StaleUpdates(), FromCurrent(), Extrapolation()),
-        *(ClientMomentum(), DiverseSampling(), ClusterSampling(by="updates")),
-        *(Median(), TrimmedMean(), GeometricMedian(), SkipAndResendModel()),
-    ],
+    [Extrapolation(), DiverseSampling(), ClusterSampling(by="updates"), GeometricMedian(), SharedMoments()],
     ids=lambda part: part.label(),
 )
 @pytest.mark.parametrize(
@@ -70,8 +65,49 @@ def test_what_needs_whole_models_is_refused(part: Levels, other: Settings) -> No
     for one, two in ((part, other), (other, part)):
         with pytest.raises(UserError) as caught:
             EVERYBODY | one | two
-        assert other.label() in caught.value.found
-        assert part.label() in caught.value.found
+        assert caught.value.found == f"{part.label()} with {other.label()}"
+        assert "coordinate" in caught.value.why
+
+
+@row(
+    "a part of the model × control variates, VRL-SGD, FedDyn, `last_updates`, `last_models`, `stale_updates`",
+    "a part of the model × MOON, a model sent again",
+)
+@pytest.mark.parametrize(
+    "other",
+    [
+        *(ControlVariates(), VarianceReduction(), DynamicRegularisation(), ModelContrast(layer="logits")),
+        *(LastUpdates(), LastModels(), StaleUpdates(), SkipAndResendModel()),
+    ],
+    ids=lambda part: part.label(),
+)
+def test_what_goes_on_from_earlier_visits_needs_fixed_parts(other: Settings) -> None:
+    for moving in (RollingWindow(), RandomWidth(), WidthPrefix(redrawn=True), LargestWeights()):
+        for one, two in ((moving, other), (other, moving)):
+            with pytest.raises(UserError, match="width_prefix") as caught:
+                EVERYBODY | one | two
+            assert caught.value.found == f"{moving.label()} with {other.label()}"
+    story = play(EVERYBODY | WidthPrefix(ratio=(1.0, 0.5)) | other, Federation(), versions=2)
+    assert not same(story.states[0].weights, story.states[-1].weights)
+    masked = replace(HALF, masked=True)
+    if not isinstance(other, ModelContrast):
+        with pytest.raises(UserError, match=r"width_prefix\(masked=true\) with"):
+            EVERYBODY | masked | other
+
+
+@row("a part of the model × `from_current`, `client_momentum`, `median`, `trimmed_mean`")
+@pytest.mark.parametrize(
+    "other",
+    [(FromCurrent(),), (ClientMomentum(),), (Median(),), (TrimmedMean(),)],
+    ids=lambda parts: parts[-1].label(),
+)
+@pytest.mark.parametrize("part", [HALF, RollingWindow(ratio=0.5)], ids=lambda part: part.label())
+def test_what_takes_coordinates_apart_goes_with_any_part(part: Levels, other: tuple[Settings, ...]) -> None:
+    recipe = EVERYBODY | part
+    for one in other:
+        recipe = recipe | one
+    story = play(recipe, Federation(), versions=2)
+    assert not same(story.states[0].weights, story.states[-1].weights)
 
 
 @row("a part of the model × what is personal")

@@ -164,7 +164,7 @@ def test_normalisation_is_held_by_everybody() -> None:
     masks = federation.engine().layout.named(portion.mask)
     assert masks["1.weight"].all()
     assert masks["1.bias"].all()
-    assert portion.buffer_bytes == sum(b.numel() * b.element_size() for b in federation.engine().buffers())
+    assert portion.buffer_bytes() == sum(b.numel() * b.element_size() for b in federation.engine().buffers())
     story = run(fedavg(batch=4) | part, federation, versions=1)
     held = [(r.num_samples, r.buffers) for r in story.reports.values()]
     total = sum(n for n, _ in held)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -74,10 +74,9 @@ class Portion:
         """Of the model's parameters."""
         return self.layout.parameters / self.whole.parameters
 
-    @property
-    def buffer_bytes(self) -> int:
-        """Of its buffers on the wire."""
-        return sum(math.prod(s.shape) * s.dtype.itemsize for s in self.layout.buffers)
+    def buffer_bytes(self, apart: frozenset[str] = frozenset()) -> int:
+        """Of its buffers on the wire, without those of some names."""
+        return sum(math.prod(s.shape) * s.dtype.itemsize for s in self.layout.buffers if s.name not in apart)
 
     @cached
     def mask(self) -> Tensor:
@@ -158,6 +157,59 @@ class Portion:
 
     def _whole(self, tensor: Tensor) -> bool:
         return tensor.shape == (self.whole.size,)
+
+
+@final
+class FixedParts:
+    """The parts of the model that clients hold on all their visits.
+
+    Args:
+        part: of a client; None if that is all of the model.
+        clients: those that may ever be heard.
+        size: P.
+    """
+
+    def __init__(self, part: Callable[[int], Portion | None], clients: Iterable[int], size: int) -> None:
+        self.part, self._clients, self._size = part, clients, size
+
+    @cached
+    def holders(self) -> Tensor:
+        """N_j: how many clients hold each coordinate, float64 [P]; at least 1, so that it divides."""
+        masks: dict[int, tuple[Portion, int]] = {}
+        whole = 0
+        for portion in map(self.part, self._clients):
+            if portion is None:
+                whole += 1
+            else:
+                masks[id(portion)] = portion, masks.get(id(portion), (portion, 0))[1] + 1
+        counts = torch.full((self._size,), float(whole), dtype=torch.float64)
+        for portion, count in masks.values():
+            counts += portion.mask * float(count)
+        return counts.clamp(min=1.0)
+
+    def held(self, client: int, vector: Tensor) -> Tensor:
+        """A vector [P] with zeros where a client holds nothing."""
+        portion = self.part(client)
+        return vector if portion is None else torch.where(portion.mask, vector, 0.0)
+
+
+def masks_of(portions: Sequence[Portion | None], size: int) -> list[Tensor]:
+    """Which coordinates each of several portions has, bool [P]."""
+    whole = torch.ones(size, dtype=torch.bool)
+    return [whole if portion is None else portion.mask for portion in portions]
+
+
+def share_held(portions: Sequence[Portion | None], shares: Sequence[float], size: int) -> Tensor:
+    """The shares of those who hold each coordinate, together, float64 [P]."""
+    total = torch.zeros(size, dtype=torch.float64)
+    for portion, share in zip(portions, shares, strict=True):
+        total += share if portion is None else portion.mask * share
+    return total
+
+
+def over_held(vector: Tensor, share: Tensor) -> Tensor:
+    """A sum over clients divided by the shares of those who hold each coordinate; 0 where nobody does."""
+    return torch.where(share > 0, vector / torch.where(share > 0, share, 1.0), 0.0).to(vector.dtype)
 
 
 def _mapped(value: Any, change: Any) -> Any:

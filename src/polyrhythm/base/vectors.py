@@ -72,6 +72,11 @@ class Layout:
         return sum(s.size for s in self.segments)
 
     @functools.cached_property
+    def statistics(self) -> tuple[int, ...]:
+        """The places of the buffers of normalisation layers: running statistics, and how many batches they are of."""
+        return tuple(place for place, slot in enumerate(self.buffers) if slot.name in self.norms)
+
+    @functools.cached_property
     def vector_bytes(self) -> int:
         """What one vector costs on the wire: its elements in the vector's dtype, without padding."""
         return self.parameters * self.dtype.itemsize
@@ -90,6 +95,11 @@ class Layout:
             if segment.offset <= position < segment.offset + segment.size:
                 return segment.name
         return "padding"
+
+
+def with_statistics(layout: Layout, buffers: Buffers, others: Buffers) -> Buffers:
+    """Buffers, with those of normalisation layers from others."""
+    return tuple(others[n] if n in layout.statistics else buffer for n, buffer in enumerate(buffers))
 
 
 def laid_out(

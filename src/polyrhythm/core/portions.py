@@ -136,7 +136,7 @@ def narrowed(
     return Narrowed(
         portion=portion,
         engine=engine.narrowed(portion, recipe.capacity.scale(setup, assignment.client, assignment.version)),
-        setup=replace_unchecked(setup, size=portion.layout.size, cuts=None),
+        setup=replace_unchecked(setup, size=portion.layout.size, cuts=None, fixed_parts=None),
         before=state,
         sent=assignment,
     )

@@ -11,7 +11,7 @@ from polyrhythm.base.frozen import new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Assignment, Report, State
 from polyrhythm.base.streams import stream, torch_seed
 from polyrhythm.base.sums import difference
-from polyrhythm.base.vectors import clear_
+from polyrhythm.base.vectors import clear_, with_statistics
 from polyrhythm.core import personal
 from polyrhythm.core.classes import present_in, rows_of
 from polyrhythm.core.client_state import ClientState
@@ -210,6 +210,8 @@ class Training:
             moments=rule.moments,
         )
         buffers = self.engine.buffers()
+        if recipe.capacity.statistics_apart:
+            buffers = with_statistics(layout, buffers, self.assignment.buffers)
         parts, extras = {}, {}
         for key, mechanism in recipe.mechanisms():
             parts[key], extras[key] = mechanism.finish(self.setup, self.parts[key], self._brief(key), outcome)

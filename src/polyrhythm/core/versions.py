@@ -14,17 +14,18 @@ import torch
 from torch import Tensor
 
 from polyrhythm.base.errors import RunFailed
-from polyrhythm.base.frozen import new_unchecked, replace_unchecked
+from polyrhythm.base.frozen import cached, new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Facts, Report, Roster, State
 from polyrhythm.base.portions import Portion
 from polyrhythm.base.sums import combine_buffers
-from polyrhythm.base.vectors import Buffers, Layout, first_non_finite
+from polyrhythm.base.vectors import Buffers, Layout, first_non_finite, with_statistics
 from polyrhythm.core.classes import without_lacking
 from polyrhythm.core.portions import kept_state, mean_of_held, over_holders, portion_of
 from polyrhythm.core.readiness import given_up
 from polyrhythm.core.server_state import Released, ServerState
 from polyrhythm.core.sums import Opened, counted, noted, opened
 from polyrhythm.core.validation import diverged
+from polyrhythm.methods.capacity.base import with_fixed_parts
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.weighing import Scaling, shares
@@ -47,6 +48,11 @@ class Versions:
     recipe: Recipe
     setup: Setup
     layout: Layout
+
+    @cached
+    def informed(self) -> Setup:
+        """The setup with the parts of the model that clients always hold, where there are such."""
+        return with_fixed_parts(self.recipe.capacity, self.setup)
 
     def step(self, state: ServerState, now: float, roster: Roster) -> tuple[ServerState, Released]:
         """The version after `state`, of all that waits there.
@@ -194,10 +200,11 @@ class Versions:
         self, state: ServerState, release: Release, skipped: str
     ) -> tuple[dict[str, State], Tensor, Buffers, str]:
         """The mechanisms' states, the weights and the buffers after a step; and why it was not taken, if it was not."""
-        recipe, setup = self.recipe, self.setup
+        recipe, setup = self.recipe, self.informed
         (found, mean), nobody = recipe.releasing.mean(setup, state.parts, release), None
         if release.portions:
-            mean, nobody = over_holders(mean, release)
+            over, nobody = over_holders(mean, release)
+            mean = mean if recipe.releasing.centres else over
         parts: dict[str, State] = dict(found)
         for key, mechanism in recipe.overriding("before_step"):
             parts[key], mean = mechanism.before_step(setup, parts[key], release, mean)
@@ -216,6 +223,8 @@ class Versions:
             buffers = self._mixed(state, release) if mixes else self._mean_buffers(state, release)
             own = recipe.scope.own(self.layout)
             buffers = own.put_buffers(buffers, [state.buffers[place] for place in own.buffers])
+            if recipe.capacity.statistics_apart:
+                buffers = with_statistics(self.layout, buffers, state.buffers)
         for key, mechanism in recipe.overriding("after_step"):
             parts[key] = mechanism.after_step(setup, parts[key], release)
         return parts, stepped.to(self.layout.dtype), buffers, held_back

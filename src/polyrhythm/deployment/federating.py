@@ -169,6 +169,13 @@ def check(experiment: Experiment) -> None:
             why="without masks nodes would send their updates bare",
             fix="leave real=false out",
         )
+    if recipe.capacity.statistics_apart:
+        raise UserError(
+            f"{recipe.capacity.label()}(static_norms=true) in a real federation",
+            expected="a simulation",
+            why="statistics of norms are of everybody's samples, and nodes are asked for updates only",
+            fix='leave static_norms out, or take norm="group", which has no statistics',
+        )
     if not recipe.participation.invites:
         raise UserError(
             f"{recipe.title} in a real federation",

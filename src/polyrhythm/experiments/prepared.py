@@ -89,7 +89,10 @@ class Prepared:
     @property
     def setup(self) -> Setup:
         """What the cores need to know of the whole run."""
-        return setup_of(self.experiment, self.chosen.engine.layout, len(self.eligible), self.cuts, self.levels)
+        members = None
+        if self.cuts is not None and len(self.eligible) < self.federation.clients:
+            members = tuple(self.eligible.tolist())
+        return setup_of(self.experiment, self.chosen.engine.layout, len(self.eligible), self.cuts, self.levels, members)
 
     def meter(self, layout: Layout | None = None, scope: Scope | None = None) -> Meter:
         """What measures visits.
@@ -103,7 +106,10 @@ class Prepared:
         if recipe.capacity.whole:
             return Meter(own, whole, scope, ceremony=sums.ceremony(recipe, setup, scope.shared(own)))
         packed = None if layout is None else recipe.compression.size
-        return Meter(own, whole, scope, functools.partial(outline_of, recipe, setup), of, packed)
+        apart = (
+            frozenset(own.buffers[n].name for n in own.statistics) if recipe.capacity.statistics_apart else frozenset()
+        )
+        return Meter(own, whole, scope, functools.partial(outline_of, recipe, setup), of, packed, apart=apart)
 
     @property
     def data_of(self) -> Holdings:

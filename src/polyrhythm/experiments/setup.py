@@ -14,6 +14,7 @@ def setup_of(
     eligible: int,
     cuts: Cuts | None = None,
     levels: tuple[float, ...] | None = None,
+    members: tuple[int, ...] | None = None,
 ) -> Setup:
     """The setup of a run.
 
@@ -21,7 +22,7 @@ def setup_of(
         experiment: what is computed.
         layout: of the vectors.
         eligible: how many clients can be invited.
-        cuts, levels: as in `Setup`.
+        cuts, levels, members: as in `Setup`.
     """
     return Setup(
         size=layout.size,
@@ -35,5 +36,6 @@ def setup_of(
         steady=experiment.fleet.steady,
         cuts=cuts,
         levels=levels,
+        members=members,
         most_samples=max(1, int(experiment.federation.sizes.max())),
     )

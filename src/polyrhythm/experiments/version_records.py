@@ -16,6 +16,7 @@ from polyrhythm.experiments.evaluation import Evaluator, Metrics, Of, averaged
 from polyrhythm.experiments.personal_models import PersonalModels
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.report_metrics import GAUGES
+from polyrhythm.experiments.statistics import counted
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.tally import Tally
 from polyrhythm.runs.records import ClassResultsRecord, ClientResultsRecord, VersionRecord, VisitRecord
@@ -49,6 +50,7 @@ class VersionRecords:
         self.server = server
         self._prepared, self._experiment, self._digests = prepared, prepared.experiment, digests
         self._state_of = state_of
+        self._shown: tuple[int, Model] | None = None
         self._evaluator = Evaluator(prepared, by_class=by_class)
         self._personal = PersonalModels(prepared, state_of) if prepared.recipe.has_personal and states_known else None
         self.measured: Sequence[int] = self._evaluator.measured
@@ -93,7 +95,7 @@ class VersionRecords:
             validation=self._measure(self._evaluator.validation, state.version) if look else None,
             train=self._measure(self._evaluator.train, state.version) if look else None,
             clients=self._evaluator.over_clients(own) if look else None,
-            groups=self._evaluator.over_groups(own, self._global_model(), (state.version,)) if look else None,
+            groups=self._evaluator.over_groups(own, self._shown_model(), (state.version,)) if look else None,
             spread=self._evaluator.spread(*(({}, own) if alone else (own, personal)), unseen) if look else None,
             staleness_mean=math.fsum(stale) / len(stale) if stale else None,
             staleness_max=max(stale, default=None),
@@ -107,7 +109,7 @@ class VersionRecords:
 
     def _unseen(self, state: ServerState, *, last: bool) -> tuple[Mapping[int, Tally], Mapping[int, Tally]]:
         """What the task counts for clients that never train: of the global model, and of those that they would use."""
-        tests, model, of = self._evaluator.unseen_tests, self._global_model(), (state.version,)
+        tests, model, of = self._evaluator.unseen_tests, self._shown_model(), (state.version,)
         if not self._evaluator.unseen or self._personal is None or not self._personal.due_of_unseen(of[0], last=last):
             return tests(lambda _: model, of), {}
         return tests(lambda _: model, of), tests(self._personal.of_unseen(state), (*of, "personal"))
@@ -130,8 +132,8 @@ class VersionRecords:
         return {k: v for gauge in self._gauges for k, v in gauge.visit(assignment, report, counts=counts).items()}
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The global model's."""
-        return self._prepared.chosen.engine.state_of(self._global_model())
+        """The global model's, as it is looked at."""
+        return self._prepared.chosen.engine.state_of(self._shown_model())
 
     def moved(self) -> bool:
         """Whether the model is another one than the initial one; true where clients keep models of their own."""
@@ -142,7 +144,7 @@ class VersionRecords:
     def digest(self) -> str:
         """SHA-256 of the global model, or of all clients' models where there is none."""
         if self._experiment.recipe.regime != "local":
-            return model_digest(self.state_dict())
+            return model_digest(self._prepared.chosen.engine.state_of(self._global_model()))
         state_of, models = self._prepared.chosen.engine.state_of, enumerate(self._local_models())
         return model_digest({f"{i}.{n}": t for i, m in models for n, t in state_of(m).items()})
 
@@ -158,7 +160,16 @@ class VersionRecords:
         if self._experiment.recipe.regime == "local":
             clients = self._prepared.eligible.tolist()
             return averaged(lambda client: measure(self._local_model(client), (version, client)), clients)
-        return measure(self._global_model(), (version,))
+        return measure(self._shown_model(), (version,))
+
+    def _shown_model(self) -> Model:
+        """The global model as it is looked at: with statistics of its norms, where training has none."""
+        model, version = self._global_model(), 0 if self.server is None else self.server.version
+        if not self._experiment.recipe.capacity.statistics_apart:
+            return model
+        if self._shown is None or self._shown[0] != version:
+            self._shown = version, counted(self._prepared, model, version)
+        return self._shown[1]
 
     def _global_model(self) -> Model:
         if self.server is None:
@@ -169,7 +180,7 @@ class VersionRecords:
         """Which model a client would use: the global one, or its own where nobody exchanges anything."""
         if self._experiment.recipe.regime == "local":
             return self._local_model
-        model = self._global_model()
+        model = self._shown_model()
         return lambda _: model
 
     def _local_model(self, client: int) -> Model:

@@ -6,10 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, final
 
+import torch
 from annotated_types import Gt, Le
 from torch import Tensor
 
 from polyrhythm.base.messages import State
+from polyrhythm.base.portions import share_held
 from polyrhythm.methods.correction import DRIFT, Correction, Push
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.privacy.effects import refused
@@ -26,7 +28,7 @@ class ClientMomentum(Correction):
     steps at the rate eta. m = 0 in the first version, whose steps are alpha as long.
 
     alpha = 1 is exactly no correction: nothing is sent, nothing is added. One vector of server state; one extra vector
-    down, none up.
+    down, none up. Where clients hold parts of the model, D and travel are, of each coordinate, over those that hold it.
 
     Departures: K and the rate are those of each client, by its travel, whatever its size. Gradients are clipped before
     momentum is added, as before every correction. Weight decay is added to the whole direction.
@@ -42,6 +44,7 @@ class ClientMomentum(Correction):
 
     decides = DRIFT
     of_a_release = True
+    by_coordinate = "any"
     privacy = refused(
         "the momentum that it sends is divided by how far clients went, without noise", "take server_momentum"
     )
@@ -61,4 +64,15 @@ class ClientMomentum(Correction):
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
         counted = zip(release.shares, release.scales, release.reports, strict=True)
         travel = math.fsum(share * scale * report.travel for share, scale, report in counted)
+        if release.portions and travel > 0 and self.alpha < 1:
+            return {"momentum": self._of_parts(state, release, mean)}, mean
         return ({"momentum": mean / -travel} if travel > 0 and self.alpha < 1 else state), mean
+
+    def _of_parts(self, state: State, release: Release, mean: Tensor) -> Tensor:
+        """Of each coordinate over those that hold it; as it was where nobody does, or nobody has moved."""
+        shares = release.shares
+        ways = [s * scale * r.travel for s, scale, r in zip(shares, release.scales, release.reports, strict=True)]
+        held, travel = (share_held(release.portions, some, len(mean)) for some in (shares, ways))
+        known = state["momentum"] if state else torch.zeros_like(mean)
+        moved = travel > 0
+        return torch.where(moved, mean * held / -torch.where(moved, travel, 1.0), known.double()).to(mean.dtype)

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from polyrhythm.base.messages import Fault, Report, State
+from polyrhythm.base.portions import over_held, share_held
 from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.base.sums import mean_of_moved, weighted_sum
 from polyrhythm.base.vectors import clear_
@@ -135,7 +136,8 @@ class ControlVariates(Correction):
 
     Departures: K counts the steps truly taken. A parameter that a client never steps, because its loss does not depend
     on it, keeps its c_i. Local Adam and momentum kept over visits are refused, since
-    (w0 - w_K) / travel would then be no gradient.
+    (w0 - w_K) / travel would then be no gradient. Where clients hold fixed parts of the model, N is, of each
+    coordinate, the clients that hold it.
 
     Reference: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,
     Algorithm 1, option II.
@@ -143,6 +145,7 @@ class ControlVariates(Correction):
 
     decides = DRIFT
     of_a_release = True
+    by_coordinate = "fixed"
     privacy = refused(
         "each client sends a second vector, which would go into everybody's correction without noise",
         "take prox or model_contrast",
@@ -196,6 +199,9 @@ class ControlVariates(Correction):
         changes = [extra["change"] for extra in release.extras(self.label()) if "change" in extra]
         if not changes:
             return state
+        if setup.fixed_parts is not None:
+            step = weighted_sum(changes, [1.0] * len(changes)) / setup.fixed_parts.holders
+            return {"control": (state["control"] + step).to(state["control"].dtype)}
         step = weighted_sum(changes, [1 / setup.population] * len(changes))
         return {"control": state["control"] + step}
 
@@ -212,13 +218,15 @@ class VarianceReduction(Correction):
     client that has trained, and sends it down: one extra vector down, none up.
 
     Departures: partial participation is undefined in the source; here those in the release are updated, at the server,
-    so a lost or refused report leaves nothing behind. The mean of a parameter is over the clients that stepped it.
+    so a lost or refused report leaves nothing behind. The mean of a parameter is over the clients that stepped it; and
+    of a coordinate over those that hold it, where clients hold fixed parts of the model.
 
     Reference: Liang et al., "Variance Reduced Local SGD with Lower Communication Complexity", 2019, Algorithm 1.
     """
 
     decides = DRIFT
     of_a_release = True
+    by_coordinate = "fixed"
     privacy = refused(
         "the server sends each client a drift made of updates without noise", "take prox or model_contrast"
     )
@@ -246,14 +254,32 @@ class VarianceReduction(Correction):
         trained = [r for r in release.fresh if r.update is not None and r.steps > 0]
         if not trained:
             return state
-        mean = mean_of_moved([r.update for r in trained if r.update is not None], [r.idle for r in trained])
+        updates = [r.update for r in trained if r.update is not None]
+        mean = mean_of_moved(updates, [r.idle for r in trained])
+        if release.portions:
+            mean = _mean_of_held(release, trained)
         drift = dict(state["drift"])
         for report in trained:
             assert report.update is not None
             change = clear_(((mean - report.update) / report.travel).to(setup.dtype), report.idle)
+            if setup.fixed_parts is not None:
+                change = setup.fixed_parts.held(report.client, change)
             before = drift.get(report.client)
             drift[report.client] = change if before is None else before + change
         return {"drift": drift}
+
+
+def _mean_of_held(release: Release, trained: Sequence[Report]) -> Tensor:
+    """The plain mean of updates [P], each coordinate over those that hold and moved it; zero where none did."""
+    portions = {r.dispatch: portion for r, portion in zip(release.reports, release.portions, strict=True)}
+    updates = [r.update for r in trained if r.update is not None]
+    moved = share_held([portions[r.dispatch] for r in trained], [1.0] * len(trained), len(updates[0]))
+    for report in trained:
+        portion = portions[report.dispatch]
+        for offset, size in report.idle:
+            held = 1.0 if portion is None else portion.mask.narrow(0, offset, size).double()
+            moved.narrow(0, offset, size).sub_(held)
+    return over_held(weighted_sum(updates, [1.0] * len(updates)), moved)
 
 
 @final
@@ -266,7 +292,8 @@ class DynamicRegularisation(Correction):
 
     There is no neutral value: h / alpha does not depend on alpha, so alpha -> 0 is not FedAvg, and alpha = 0 is
     refused. Neutral situation at the client: the first visit's first step. One vector of server state, one per client
-    that has trained; no extra bytes.
+    that has trained; no extra bytes. Where clients hold fixed parts of the model, N is, of each coordinate, the clients
+    that hold it.
 
     Args:
         alpha: strength, > 0.
@@ -286,6 +313,7 @@ class DynamicRegularisation(Correction):
         return self.alpha
 
     past_the_mean = True
+    by_coordinate = "fixed"
     decides = DRIFT
     of_a_release = True
 
@@ -310,8 +338,11 @@ class DynamicRegularisation(Correction):
         updates = [r.update for r in release.fresh if r.update is not None]
         if not updates:
             return state, torch.add(mean, state["h"], alpha=-1 / self.alpha)
-        step = weighted_sum(updates, [-self.alpha / setup.population] * len(updates))
-        h = state["h"] + step
+        if setup.fixed_parts is not None:
+            step = weighted_sum(updates, [-self.alpha] * len(updates)) / setup.fixed_parts.holders
+        else:
+            step = weighted_sum(updates, [-self.alpha / setup.population] * len(updates))
+        h = (state["h"] + step).to(state["h"].dtype)
         return {"h": h}, torch.add(mean, h, alpha=-1 / self.alpha)
 
 

@@ -25,7 +25,7 @@ from immutables import Map
 from torch import Tensor
 
 from polyrhythm.base.messages import Fault, Model, Report, State
-from polyrhythm.base.portions import Cuts, Portion
+from polyrhythm.base.portions import Cuts, FixedParts, Portion
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.vectors import Spans
 from polyrhythm.methods.privacy.accounting import Sampling
@@ -75,6 +75,9 @@ class Setup:
         cuts: along what the model is cut, where clients train parts of it.
         levels: how much of the model each client's device can hold, where devices say so; of every client.
         most_samples: max n_i, the samples of the client that holds most.
+        members: the clients that may ever be heard; None for all.
+        fixed_parts: what clients hold of the model on all their visits; None where each holds all of it, or that
+            changes.
     """
 
     size: int
@@ -92,6 +95,8 @@ class Setup:
     cuts: Cuts | None = field(default=None, compare=False, repr=False)
     levels: tuple[float, ...] | None = field(default=None, repr=False)
     most_samples: int = 1
+    members: tuple[int, ...] | None = field(default=None, compare=False, repr=False)
+    fixed_parts: FixedParts | None = field(default=None, compare=False, repr=False)
 
     @property
     def holders(self) -> int:
@@ -238,9 +243,16 @@ class Mechanism(Settings):
         looks = any(getattr(type(self), hook) is not getattr(base, hook) for base, hook in looked)
         return sums.UNSAID if looks else sums.BLIND
 
+    by_coordinate: ClassVar[Literal["no", "fixed", "any"]] = "no"
+    """Whether it takes each coordinate over the clients that hold it, where clients train parts of the model: "fixed"
+    if it needs each of them to hold the same part on all its visits."""
+
+    why_whole: ClassVar[str] = "takes updates for whole ones, and clients here have parts of different shapes"
+    """Why it cannot, in words that follow its name."""
+
     @property
     def of_whole_models(self) -> bool:
-        """Whether it takes models and updates for whole ones, so that no client may train a part of the model alone."""
+        """Whether it looks at models or updates, and so has to say `by_coordinate` what becomes of parts of them."""
         return self.past_the_mean or type(self).before_step is not Mechanism.before_step
 
     @property

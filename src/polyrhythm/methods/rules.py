@@ -13,7 +13,6 @@ from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.methods.mechanism import Mechanism
 from polyrhythm.methods.participation.critical_periods import HOW_MANY
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
-from polyrhythm.methods.personal.models import GlobalModel
 from polyrhythm.methods.personal.scope import Everything
 from polyrhythm.methods.release.base import OverSelect
 from polyrhythm.methods.release.robust import ClipUpdates, Middle
@@ -26,6 +25,7 @@ from polyrhythm.methods.rules_of_own import (
     privacy_is_accounted_for,
     steps_are_along_gradients,
 )
+from polyrhythm.methods.rules_of_parts import parts_of_models_are_enough
 from polyrhythm.methods.rules_of_sums import sums_have_enough
 from polyrhythm.methods.server_step import ServerStep, Sgd
 from polyrhythm.methods.shared_moments import SharedMoments
@@ -280,70 +280,6 @@ def _enough_can_report(recipe: Answers) -> None:
         )
 
 
-def _parts_of_models_are_enough(recipe: Answers) -> None:
-    capacity, parts = recipe.capacity, recipe.parts()
-    if capacity.whole or recipe.regime == "local":  # where nothing is exchanged, of which it is refused
-        return
-    own = capacity.label()
-    if recipe.regime == "centralised":
-        raise UserError(
-            f"{own} in a recipe that is {recipe.regime}",
-            expected="a federation in which updates are averaged",
-            why="what a client does not hold, it would never have from anybody else",
-            fix=f"leave {own} out, or start from fedavg",
-        )
-    personal = next((p for p in (recipe.scope, recipe.personal) if p not in (Everything(), GlobalModel())), None)
-    if personal is not None:
-        raise UserError(
-            f"{own} with {personal.label()}",
-            expected="one of the two",
-            why="what is a client's own would have to lie within what it holds, on each of its visits",
-            fix=f"leave {own} out, or {personal.label()}",
-        )
-    other = next((p.label() for p in parts if p.of_whole_models or isinstance(p, Middle)), None)
-    if other is not None:
-        raise UserError(
-            f"{own} with {other}",
-            expected="one of the two",
-            why=f"{other} takes models and updates for whole ones, and clients here have parts of different shapes",
-            fix=f"leave {own} out, or {other}",
-        )
-    if "previous" in recipe.needs():
-        asking = next(p.label() for p in parts if "previous" in p.needs())
-        raise UserError(
-            f"{own} with {asking}",
-            expected="one of the two",
-            why=f"{asking} goes by the client's last local model, and that is a part of a model here",
-            fix=f"leave {own} out, or {asking}",
-        )
-    if capacity.cuts == "magnitude" and (asked := recipe.needs() & {"fisher", "fisher_model"}):
-        asking = next(p.label() for p in parts if asked & p.needs())
-        raise UserError(
-            f"{own} with {asking}",
-            expected="one of the two",
-            why=f"{asking} asks for gradients of single samples, which are not to be had of single weights",
-            fix=f"leave {own} out, or {asking}",
-        )
-    sending = next((p.label() for p in parts if isinstance(p, WorkModifier) and p.substitutes), None)
-    if capacity.by_classes and sending is not None:
-        raise UserError(
-            f"{own}(masked=true) with {sending}",
-            expected="one of the two",
-            why="what is sent again does not say which classes its client has",
-            fix=f"leave masked out, or {sending}",
-        )
-    if capacity.static:
-        return
-    if sending is not None or recipe.optimiser.keep_state:
-        kept = sending or f"{recipe.optimiser.label()}(keep_state=true)"
-        raise UserError(
-            f"{own} with {kept}",
-            expected="width_prefix or depth_prefix, with which a client holds the same part on all its visits",
-            why=f"{kept} goes on from an earlier visit, and here that was with other coordinates",
-            fix=f"use width_prefix or depth_prefix without redrawn, or leave {kept} out",
-        )
-
-
 Rules = tuple[Callable[[Answers], None], ...]
 
 
@@ -378,7 +314,7 @@ RULES: Rules = (
     no_factor_of_personal_gradients,
     one_part_goes_along,
     steps_are_along_gradients,
-    _parts_of_models_are_enough,
+    parts_of_models_are_enough,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.
 OF_THE_WHOLE: Rules = (

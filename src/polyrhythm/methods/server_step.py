@@ -118,6 +118,7 @@ class Extrapolation(ServerStep):
     epsilon: NonNegative = 1e-3
 
     past_the_mean = True
+    why_whole = "goes by the lengths of updates beside that of their mean, and here each is of other coordinates"
     privacy = refused(
         "how far it goes follows from the lengths of updates without noise", "take server_adam or server_momentum"
     )

@@ -39,6 +39,7 @@ class SharedMoments(Correction):
     decides = "with which moments a client's optimiser begins"
     of_a_release = True
     past_the_mean = True
+    why_whole = "sends moments to begin with, and of a coordinate that nobody of a version has held there are none"
     privacy = refused("each client sends more than its update, which would go into everybody's steps without noise")
     in_sums = needs_single("each client sends its moments beside the update, bare")
 

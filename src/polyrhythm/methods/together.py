@@ -12,6 +12,7 @@ from torch import Tensor
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import State
+from polyrhythm.base.portions import masks_of
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Mechanism, Release, Setup, States, Visit
 from polyrhythm.methods.participation.base import InvitationContext, Invitations, Participation, ParticipationModifier
@@ -127,6 +128,11 @@ class Releasing:
         return next((m for _, m in self.modifiers if m.needs_all), None)
 
     @cached_property
+    def centres(self) -> bool:
+        """Whether one has another middle than the mean of all."""
+        return any(type(m).centre_of_held is not ReleaseModifier.centre_of_held for _, m in self.modifiers)
+
+    @cached_property
     def private(self) -> bool:
         """Whether what single clients say is hidden."""
         return any(m.private for _, m in self.modifiers)
@@ -147,6 +153,10 @@ class Releasing:
             if (limits := modifier.limits(parts[key], release)) is not None:
                 scales = [a * b for a, b in zip(scales, limits, strict=True)]
         updates = release.updates()
+        for _, modifier in self.modifiers if release.portions else ():
+            held = masks_of(release.portions, len(release.weights))
+            if (middle := modifier.centre_of_held(updates, release.shares, scales, held)) is not None:
+                return parts, middle
         for _, modifier in self.modifiers:
             if (middle := modifier.centre(updates, release.shares, scales)) is not None:
                 return parts, middle

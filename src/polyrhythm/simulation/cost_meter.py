@@ -31,6 +31,7 @@ class Meter:
         cost_of: floating-point operations per sample of such a part; asked for once for parts of the same sizes.
         packed: bytes of a compressed update of a part, where its visit was planned without knowing the part.
         ceremony: what travels around a visit that trains where single updates are hidden in a sum.
+        apart: names of buffers that do not travel.
     """
 
     def __init__(
@@ -42,13 +43,14 @@ class Meter:
         cost_of: Callable[[Portion], Cost] = lambda portion: _NOTHING,
         packed: Callable[[Layout], int | None] | None = None,
         ceremony: Ceremony | None = None,
+        apart: frozenset[str] = frozenset(),
     ) -> None:
-        self._ceremony = ceremony
+        self._ceremony, self._apart = ceremony, apart
         self._whole, self._ask, self._portion, self._ask_of, self._packed = layout, cost, portion, cost_of, packed
         self._layout = layout if scope is None else scope.shared(layout)
         self._shared: frozenset[str] | None = None
-        if len(self._layout.buffers) < len(layout.buffers):
-            self._shared = frozenset(slot.name for slot in self._layout.buffers)
+        if apart or len(self._layout.buffers) < len(layout.buffers):
+            self._shared = frozenset(slot.name for slot in self._layout.buffers) - apart
         self._cost: Cost | None = None
         self._costs: dict[Hashable, Cost] = {}
 
@@ -117,7 +119,8 @@ class Meter:
 
     def _sent_down(self, assignment: Assignment, part: Portion | None) -> int:
         if part is None and assignment.accepted < 0:  # a new client has what will be its own as well
-            model, beside = self._whole.vector_bytes, _size(assignment.buffers)
+            model = self._whole.vector_bytes
+            beside = self._size(assignment.buffers, None) if self._apart else _size(assignment.buffers)
         else:
             model, beside = self._vector(part), self._size(assignment.buffers, part)
         indices = 0 if part is None else part.index_bytes
@@ -140,7 +143,7 @@ class Meter:
     def _size(self, buffers: Buffers, part: Portion | None) -> int:
         """Bytes of those buffers that are shared, or of the part of them."""
         if part is not None and buffers:
-            return part.buffer_bytes
+            return part.buffer_bytes(self._apart)
         if self._shared is None or not buffers:
             return _size(buffers)
         named = zip(self._whole.buffers, buffers, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, final
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch import Tensor
 from polyrhythm.base.axes import Axes, Axis
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Fault, Report, State
-from polyrhythm.base.portions import Cuts, Portion
+from polyrhythm.base.portions import Cuts, FixedParts, Portion
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Mechanism, Setup
 from polyrhythm.methods.privacy.effects import INSIDE, refused
@@ -70,6 +70,12 @@ class Capacity(Mechanism):
     @property
     def by_classes(self) -> bool:
         """Whether outputs for classes that a client lacks are left out of its training, and of the mean."""
+        return False
+
+    @property
+    def statistics_apart(self) -> bool:
+        """Whether running statistics of norms stay out of training, and are taken of everybody's samples for a model
+        that is looked at."""
         return False
 
     @property
@@ -236,6 +242,9 @@ class Widths(Levels):
             sum of exponentials; rows of the output layer for these classes are not trained there, and count in no mean.
             A client then tells the server which classes it has, a byte for each. With all classes exactly as without.
             For the task classification.
+        static_norms: HeteroFL's static BatchNorm: running statistics neither travel nor move in training, and those of
+            a version that is looked at come from a pass of everybody's samples through it, cumulated over batches.
+            Without BatchNorm exactly as without. Only in the simulation.
     """
 
     ratio: Ratio | tuple[Ratio, ...] = LEVELS
@@ -245,6 +254,7 @@ class Widths(Levels):
     redrawn: bool = False
     scaler: bool = False
     masked: bool = False
+    static_norms: bool = False
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -261,13 +271,17 @@ class Widths(Levels):
         return self.masked
 
     @property
+    def statistics_apart(self) -> bool:
+        return self.static_norms
+
+    @property
     def sends_alike(self) -> bool:
         return not self.masked
 
     def describe(self) -> dict[str, Any]:
-        """As before there was `masked`, where it is off: so a recipe has the digest that it had then."""
-        described = super().describe()
-        return described if self.masked else {key: value for key, value in described.items() if key != "masked"}
+        """As before there were `masked` and `static_norms`, where they are off: so a recipe has the digest it had."""
+        off = {name for name in ("masked", "static_norms") if not getattr(self, name)}
+        return {key: value for key, value in super().describe().items() if key not in off}
 
     def refuses(self, setup: Setup, state: State, report: Report) -> Fault | None:
         if not self.masked or not report.fresh or setup.cuts is None:
@@ -284,6 +298,17 @@ class Widths(Levels):
 
     def scale(self, setup: Setup, client: int, version: int) -> float:
         return 1.0 / self.level_of(setup, client, version) if self.scaler else 1.0
+
+
+def with_fixed_parts(capacity: Capacity, setup: Setup) -> Setup:
+    """A setup that says what clients hold on all their visits, where they hold fixed parts of the model."""
+    if capacity.whole or not capacity.static or setup.cuts is None:
+        return setup
+    if all(capacity.of_level(setup.cuts, level) is None for level in capacity.levels):
+        return setup
+    clients = range(setup.population) if setup.members is None else setup.members
+    parts = FixedParts(lambda client: capacity.portion(setup, client, 0, 0), clients, setup.size)
+    return replace(setup, fixed_parts=parts)
 
 
 def _level(place: int, population: int, shares: tuple[float, ...]) -> int:

@@ -35,8 +35,9 @@ class DepthPrefix(Levels):
     model.
 
     Departures: the authors' program adds 1e-7 to the probabilities that are learned from, and trains with FedDyn (α =
-    0.1), whose sum over clients it divides by all N although few hold the last blocks; FedDyn is refused here with
-    parts of a model. Needs a model that is a `WithExits` or is made like it, and a task of one class to a sample.
+    0.1), whose sum over clients it divides by all N although few hold the last blocks; with `dynamic_regularisation`
+    it is here divided by those that hold a coordinate. Needs a model that is a `WithExits` or is made like it, and a
+    task of one class to a sample.
 
     Args:
         depth: d, from 1; or a list of levels, which `by` deals to clients.

@@ -18,6 +18,7 @@ from polyrhythm.methods.capacity.largest_weights import SIZES, LargestWeights
 from polyrhythm.methods.capacity.random_width import RandomWidth
 from polyrhythm.methods.capacity.rolling_window import RollingWindow
 from polyrhythm.methods.capacity.width_prefix import WidthPrefix
+from polyrhythm.methods.correction import DynamicRegularisation
 from polyrhythm.methods.local.schedules import Exponential
 from polyrhythm.methods.papers.common import Common, Preset, recipe
 from polyrhythm.methods.recipe import Recipe
@@ -37,6 +38,7 @@ def heterofl(
     redrawn: bool = False,
     scaler: bool = True,
     masked: bool = False,
+    static_norms: bool = False,
     preset: Preset = None,
     **common: Unpack[Common],
 ) -> Recipe:
@@ -49,10 +51,12 @@ def heterofl(
         scaler: multiplies what narrower layers give by 1 / r in training.
         masked: leaves outputs for classes that a client lacks out of its training and of the mean, as the authors' code
             does with data that differ from client to client; clients then tell which classes they have.
+        static_norms: keeps statistics of BatchNorm out of training, as the paper does, and takes those of a model that
+            is looked at from a pass of everybody's samples through it.
         preset: "paper": 5 epochs of batch 10, momentum 0.9, weight decay 5e-4, gradients clipped to length 1.
         common: settings of every recipe, see `Common`.
     """
-    part = WidthPrefix(ratio=ratio, by=by, redrawn=redrawn, scaler=scaler, masked=masked)
+    part = WidthPrefix(ratio=ratio, by=by, redrawn=redrawn, scaler=scaler, masked=masked, static_norms=static_norms)
     return recipe("heterofl", common, preset=preset, paper=_HETEROFL, sharing=Equal(), capacity=part)
 
 
@@ -62,6 +66,7 @@ def fedrolex(
     by: By = "clients",
     redrawn: bool = False,
     scaler: bool = True,
+    static_norms: bool = False,
     **common: Unpack[Common],
 ) -> Recipe:
     """FedRolex: every client trains a window of each layer that rolls on (Alam, Liu, Yan, Zhang, NeurIPS 2022).
@@ -71,9 +76,10 @@ def fedrolex(
         by: to whom which: "clients" in equal parts, "memory" or "speed" of the fleet's devices.
         redrawn: deals anew for each version.
         scaler: multiplies what narrower layers give by 1 / r in training, as the authors' code does.
+        static_norms: as in `heterofl`.
         common: settings of every recipe, see `Common`.
     """
-    part = RollingWindow(ratio=ratio, by=by, redrawn=redrawn, scaler=scaler)
+    part = RollingWindow(ratio=ratio, by=by, redrawn=redrawn, scaler=scaler, static_norms=static_norms)
     return recipe("fedrolex", common, sharing=Equal(), capacity=part)
 
 
@@ -119,20 +125,26 @@ def depthfl(
     distillation: float = 1.0,
     ramp: int = 300,
     by: By = "clients",
+    alpha: float | None = None,
     preset: Preset = None,
     **common: Unpack[Common],
 ) -> Recipe:
     """DepthFL: every client trains the first blocks of the model, each with an exit (Kim et al., ICLR 2023).
 
-    For a model with exits, such as mlp-exits and resnet18-exits. Without FedDyn, with which the paper trains.
+    For a model with exits, such as mlp-exits and resnet18-exits. With alpha, clients train with FedDyn as in the paper
+    (0.1 there), whose sum is here over the clients that hold a block, where the authors' program divides by all.
 
     Args:
         depth: how many exits; a list is dealt to clients.
         distillation: by how much exits learn from each other at most; 0 is none.
         ramp: the versions until they do.
         by: to whom which: "clients" in equal parts, "memory" or "speed" of the fleet's devices.
+        alpha: strength of FedDyn's dynamic regularisation; None for none.
         preset: "paper": 5 epochs of batch 50, weight decay 1e-3, a rate that falls by 0.998 a version.
         common: settings of every recipe, see `Common`.
     """
     part = DepthPrefix(depth=depth, distillation=distillation, ramp=ramp, by=by)
-    return recipe("depthfl", common, preset=preset, paper=_DEPTHFL, sharing=Equal(), capacity=part)
+    corrections = () if alpha is None else (DynamicRegularisation(alpha=alpha),)
+    return recipe(
+        "depthfl", common, preset=preset, paper=_DEPTHFL, sharing=Equal(), corrections=corrections, capacity=part
+    )

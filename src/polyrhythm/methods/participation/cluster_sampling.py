@@ -71,6 +71,8 @@ class ClusterSampling(Participation):
     def guesses(self) -> bool:
         return self.by == "updates"
 
+    why_whole = "compares clients' updates with each other, and those here are of different coordinates"
+
     @property
     def of_whole_models(self) -> bool:
         return self.by != "samples"

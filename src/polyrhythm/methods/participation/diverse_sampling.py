@@ -54,6 +54,8 @@ class DiverseSampling(Participation):
     def guesses(self) -> bool:
         return True
 
+    why_whole = "compares clients' updates with each other, and those here are of different coordinates"
+
     @property
     def of_whole_models(self) -> bool:
         return True

@@ -121,6 +121,17 @@ class ReleaseModifier(Modifier):
         """Another middle of updates [P] than sum_i share_i * scale_i * update_i; None for that one."""
         return None
 
+    def centre_of_held(
+        self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float], held: Sequence[Tensor]
+    ) -> Tensor | None:
+        """The same where clients hold parts of the model: of each coordinate over those that hold it.
+
+        Args:
+            updates, shares, scales: as for `centre`.
+            held: of each update which coordinates its client holds, bool [P].
+        """
+        return None
+
     @property
     def private(self) -> bool:
         """Whether it hides what single clients say: then a version is made of whatever has come, of nothing too, and an

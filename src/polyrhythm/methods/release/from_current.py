@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.base.messages import State
+from polyrhythm.base.portions import over_held, share_held
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.privacy.effects import timed
@@ -29,7 +30,8 @@ class FromCurrent(ReleaseModifier):
     clients had, and from there along their updates, however much these are scaled.
 
     Neutral situation: nothing stale, where it is exactly nothing. No state of its own, no extra bytes; the server keeps
-    the models that somebody under way was sent: one vector per version in use.
+    the models that somebody under way was sent: one vector per version in use. Where clients hold parts of the model,
+    both sums are, of each coordinate, over those that hold it, and divided by their shares.
 
     Args:
         scaled: whether the way back to what a client was sent counts by its scale, too.
@@ -44,6 +46,7 @@ class FromCurrent(ReleaseModifier):
     decides = "from where an update is measured"
     of_a_release = True
     past_the_mean = True
+    by_coordinate = "any"
     privacy = timed("adds released models, by as many as are in the version, which tells of coins")
     in_sums = needs_single("it adds up models that single clients were at")
 
@@ -57,5 +60,18 @@ class FromCurrent(ReleaseModifier):
         if not stale:
             return state, mean
         current = release.weights.to(mean.dtype)
+        if release.portions:
+            return state, torch.add(mean, self._back(release, current))
         back = weighted_sum((base.to(mean.dtype) - current for base, _ in stale), [weight for _, weight in stale])
         return state, torch.add(mean, back)
+
+    def _back(self, release: Release, current: Tensor) -> Tensor:
+        """The way back of each coordinate, over those that hold it."""
+        ways = [
+            way if portion is None else torch.where(portion.mask, way, 0.0)
+            for base, portion in zip(release.bases, release.portions, strict=True)
+            for way in [base.to(current.dtype) - current]
+        ]
+        scales = release.scales if self.scaled else (1.0,) * len(ways)
+        weights = [share * scale for share, scale in zip(release.shares, scales, strict=True)]
+        return over_held(weighted_sum(ways, weights), share_held(release.portions, release.shares, len(current)))

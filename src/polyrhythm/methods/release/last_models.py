@@ -29,6 +29,8 @@ class LastModels(ReleaseModifier):
     Neutral situation: everybody in every release, where it is the plain mean to rounding. A client heard twice in one
     release counts by its later dispatch. With another server step the mean is no longer kept.
 
+    Where clients hold fixed parts of the model, N is, of each coordinate, the clients that hold it.
+
     Server state: one model per client heard, N * P in the end, and the initial one; and the models that somebody under
     way was sent: one vector per version in use. No extra bytes: the paper's client sends w_i - y_i, which the server
     makes of the update.
@@ -40,6 +42,7 @@ class LastModels(ReleaseModifier):
     decides = "which updates the server steps on"
     of_a_release = True
     past_the_mean = True
+    by_coordinate = "fixed"
     of_all_clients = True
     privacy = refused("it adds up what clients said in earlier versions, past the clipped sum")
     in_sums = needs_single("it keeps what each client said last")
@@ -59,8 +62,14 @@ class LastModels(ReleaseModifier):
             if report.update is not None
         }
         moves = [model.double() - last.get(client, first) for client, model in newest.items()]
+        if (parts := setup.fixed_parts) is not None:  # what a client does not hold stays as it was
+            moves = [parts.held(client, move) for client, move in zip(newest, moves, strict=True)]
+            newest = {c: (last.get(c, first) + move).to(mean.dtype) for c, move in zip(newest, moves, strict=True)}
         for client, model in newest.items():
             last = last.set(client, model)
+        if parts is not None and moves:
+            total = (weighted_sum(moves, [1.0] * len(moves)) / parts.holders).to(mean.dtype)
+            return {"last": last, "first": first}, total
         total = weighted_sum(moves, [1 / setup.holders] * len(moves)).to(mean.dtype) if moves else mean * 0
         return {"last": last, "first": first}, total
 

@@ -11,6 +11,7 @@ from immutables import Map
 from torch import Tensor
 
 from polyrhythm.base.messages import Report, State
+from polyrhythm.base.portions import over_held, share_held
 from polyrhythm.base.settings import Whole
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
@@ -54,7 +55,8 @@ class LastUpdates(ReleaseModifier):
     release counts by its later dispatch; what a client sends that skips is what it said last, at its age.
 
     Server state: one vector per client heard, N * P in the end, and their sum in double precision, which makes a step
-    cost as much as its release is large. No extra bytes. BatchNorm's statistics are those of the release.
+    cost as much as its release is large. Where clients hold fixed parts of the model, N is, of each coordinate, the
+    clients that hold it. No extra bytes. BatchNorm's statistics are those of the release.
 
     Args:
         unheard: "zero": who was not heard yet has said nothing, G_i = 0; "wait": no step until everybody was heard.
@@ -79,6 +81,7 @@ class LastUpdates(ReleaseModifier):
     decides = "which updates the server steps on"
     of_a_release = True
     past_the_mean = True
+    by_coordinate = "fixed"
     of_all_clients = True
     privacy = refused("what every client said last is in every version, so that no noise on one of them hides it")
     in_sums = needs_single("it keeps what each client said last")
@@ -93,12 +96,19 @@ class LastUpdates(ReleaseModifier):
         last = state["last"]
         state = {**state, "missing": setup.holders - len(last)}
         if self.within is None:
+            parts = setup.fixed_parts
+            if parts is not None:
+                return state, (state["total"] * release.rate / parts.holders).to(mean.dtype)
             return state, (state["total"] * (release.rate / setup.holders)).to(mean.dtype)
         begun = state["begun"]
         for report in filter(_says_something, release.reports):
             begun = begun.set(report.client, report.version)
-        recent = [last[client] for client in sorted(begun) if release.version - begun[client] <= self.within]
+        clients = [client for client in sorted(begun) if release.version - begun[client] <= self.within]
+        recent = [last[client] for client in clients]
         mean = weighted_sum(recent, [release.rate / len(recent)] * len(recent)) if recent else mean
+        if recent and (parts := setup.fixed_parts) is not None:
+            counts = [1 / len(recent)] * len(recent)
+            mean = over_held(mean, share_held([parts.part(client) for client in clients], counts, len(mean)))
         return {**state, "begun": begun, "counted": len(recent)}, mean.to(release.weights.dtype)
 
     def holds_back(self, setup: Setup, state: State) -> str:

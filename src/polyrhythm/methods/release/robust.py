@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, final
 
@@ -126,6 +126,10 @@ class Middle(ReleaseModifier):
     def needs_all(self) -> bool:
         return True
 
+    @property
+    def of_whole_models(self) -> bool:
+        return True
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +155,15 @@ class TrimmedMean(Middle):
 
     share: Annotated[float, Ge(0), Lt(0.5)] = 0.1
 
+    by_coordinate = "any"
+
+    def centre_of_held(
+        self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float], held: Sequence[Tensor]
+    ) -> Tensor | None:
+        return _trimmed_of_held(
+            updates, shares, scales, held, lambda count: (self.share * count + EPSILON).floor().to(torch.int64)
+        )
+
     def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor | None:
         return _trimmed(updates, shares, scales, drop=math.floor(self.share * len(updates) + EPSILON))
 
@@ -169,8 +182,15 @@ class Median(Middle):
     Rates", ICML 2018, definition 1.
     """
 
+    by_coordinate = "any"
+
     def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor | None:
         return _trimmed(updates, shares, scales, drop=(len(updates) - 1) // 2)
+
+    def centre_of_held(
+        self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float], held: Sequence[Tensor]
+    ) -> Tensor | None:
+        return _trimmed_of_held(updates, shares, scales, held, lambda count: (count.long() - 1).clamp(min=0) // 2)
 
 
 @final
@@ -198,6 +218,8 @@ class GeometricMedian(Middle):
 
     iterations: Annotated[int, Ge(0)] = 100
     smoothing: Positive = 1e-6
+
+    why_whole = "goes by distances between whole updates, which those of different coordinates do not have"
 
     def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor | None:
         if not self.iterations or not any(shares):
@@ -232,6 +254,34 @@ def _trimmed(updates: Sequence[Tensor], shares: Sequence[float], scales: Sequenc
         total = by.sum(0)
         # Where none of those in the middle has a share, they count alike.
         parts.append(torch.where(total > 0, (kept * by).sum(0) / total.clamp(min=1e-30), kept.mean(0)))
+    return torch.cat(parts)
+
+
+def _trimmed_of_held(
+    updates: Sequence[Tensor],
+    shares: Sequence[float],
+    scales: Sequence[float],
+    held: Sequence[Tensor],
+    drop: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """The same over those K_j that hold a coordinate, of whom `drop` of K_j are left out at either end; 0 for none."""
+    half = updates[0].dtype in (torch.float16, torch.bfloat16)
+    dtype = torch.float32 if half else updates[0].dtype
+    weights, parts = torch.tensor(shares, dtype=dtype), []
+    size = max(1, _BLOCK // len(updates))
+    places = torch.arange(len(updates))[:, None]
+    for start in range(0, len(updates[0]), size):
+        block = (u[start : start + size].to(dtype) for u in updates)
+        there = torch.stack([mask[start : start + size] for mask in held])  # [K, B]
+        rows = torch.stack([part * scale for part, scale in zip(block, scales, strict=True)])
+        values, order = torch.where(there, rows, torch.inf).sort(dim=0, stable=True)  # who holds nothing is last
+        count = there.sum(0)
+        left = drop(count)
+        kept = (places >= left) & (places < count - left)
+        by, values = weights[order] * kept, torch.where(kept, values, 0.0)
+        total, many = by.sum(0), kept.sum(0)
+        alike = values.sum(0) / many.clamp(min=1)
+        parts.append(torch.where(total > 0, (values * by).sum(0) / total.clamp(min=1e-30), alike))
     return torch.cat(parts)
 
 

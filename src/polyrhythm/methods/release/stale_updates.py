@@ -11,6 +11,7 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from polyrhythm.base.messages import State
+from polyrhythm.base.portions import over_held, share_held
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.privacy.effects import refused
@@ -33,6 +34,8 @@ class StaleUpdates(ReleaseModifier):
     rounding. A client heard twice in one release is corrected twice by the same h_i, and its later dispatch is kept.
 
     Server state: one vector per client heard, N * P in the end, and their sum in double precision. No extra bytes.
+    Where clients hold fixed parts of the model, N and the shares of a release are, of each coordinate, those of the
+    clients that hold it.
 
     Args:
         beta: 0 to 1. FedVARP and CA2FL have 1, FedStale tunes it.
@@ -51,6 +54,7 @@ class StaleUpdates(ReleaseModifier):
     decides = "which updates the server steps on"
     of_a_release = True
     past_the_mean = True
+    by_coordinate = "fixed"
     of_all_clients = True
     privacy = refused("it adds what clients said in earlier versions, past the clipped sum")
     in_sums = needs_single("it keeps what each client said last")
@@ -66,8 +70,13 @@ class StaleUpdates(ReleaseModifier):
         last = state["last"]
         heard = [(last[r.client], s) for r, s in zip(release.reports, release.shares, strict=True) if r.client in last]
         if len(last):  # else there is nothing to correct by, and 0 is not added
-            known = weighted_sum([h.double() for h, _ in heard], [s for _, s in heard]) if heard else 0.0
-            bracket = state["total"] / setup.holders - known
+            known = weighted_sum([h.double() for h, _ in heard], [s for _, s in heard]) if heard else torch.zeros(())
+            if (parts := setup.fixed_parts) is not None:
+                if heard and release.portions:
+                    known = over_held(known, share_held(release.portions, release.shares, len(mean)))
+                bracket = state["total"] / parts.holders - known
+            else:
+                bracket = state["total"] / setup.holders - known
             mean = torch.add(mean, bracket.to(mean.dtype), alpha=self.beta * release.rate)
         return remembered(state, release, mean.dtype), mean
 
