@@ -416,7 +416,7 @@ def _command_line() -> Iterator[str]:
         " 20 clients, or all there are with `by_column`; 30 rounds, or no limit with `until`; the model that fits"
         " the data set, which is `char-lstm` for shakespeare, `multilabel-logistic` for stackoverflow-tags, "
         "`signal-cnn` for hapt and beijing-air, `lenet5` for spoken-digits and mnist-by-writer, `logistic` for "
-        "heart-disease and otherwise `mlp`."
+        "heart-disease and tcga-brca, and otherwise `mlp`."
     )
     rows = [(f"`{key.name}`", f"`{_value(key.default)}`", key.about) for key in KEYS.values() if key.table is None]
     yield table(("key", "default", "meaning"), rows)

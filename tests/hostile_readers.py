@@ -66,6 +66,11 @@ def _in_folder(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
     return lambda path: read(path.parent)
 
 
+def _regions(folder: Path) -> Any:
+    (folder / "train_test_split.csv").write_text("pid,fold,fold2\nP0,train,train_0\n")
+    return data.tcga_brca(folder)
+
+
 def _pace(folder: Path) -> Any:
     store = NodeStore(folder / "store", "20260101-000000-abcd", 0)
     place = store._folder
@@ -110,6 +115,7 @@ READERS: dict[str, Reader] = {
         lambda path: data.heart_disease(path if path.suffix in (".zip", ".csv") else path.parent),
         ("x.zip", "x.csv", "processed.va.data"),
     ),
+    "regions": Reader((), lambda path: _regions(path.parent), ("brca.csv",)),
     "writers": Reader(("data/sources/writers.py",), writers.read_integers, ("x-idx2-int", "x.gz")),
     "published copies": Reader(
         ("data/published.py",),

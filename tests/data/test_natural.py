@@ -109,6 +109,14 @@ def digits_by(folder: Path) -> Path:
     return folder
 
 
+def regions(folder: Path) -> Path:
+    table = ["pid,age,N1,E,T", *(f"P{i},{40 + i},{i % 2},{i % 3 % 2}.0,{100 + i}.0" for i in range(24))]
+    split = ["pid,fold,fold2", *(f"P{i},x,{'test' if i % 4 == 0 else 'train'}_{i % 3}" for i in range(23))]
+    (folder / "brca.csv").write_text("\n".join(table))
+    (folder / "train_test_split.csv").write_text("\n".join(split))
+    return folder
+
+
 def zipped(folder: Path, inside: str = "") -> Path:
     """The same files in an archive; with a name, in an archive in an archive."""
     file = folder.parent / f"{folder.name}{inside and '-twice'}.zip"
@@ -220,6 +228,32 @@ def test_each_writer_has_digits_to_test_on(tmp_path: Path) -> None:
     assert np.bincount(found.test_columns["writer"].codes).tolist() == [2, 2, 2]
 
 
+def test_regions_keep_the_split_that_they_come_with(tmp_path: Path) -> None:
+    found = data.tcga_brca(regions(tmp_path))
+    assert (len(found.train), len(found.test), found.features, found.outputs) == (17, 6, ("age", "N1"), 1)
+    assert np.bincount(found.test_columns["region"].codes).tolist() == [2, 2, 2]
+    assert found.notes[0] == "1 patients are in no fold and left out"
+    targets = found.test.targets.numpy()
+    assert targets.tolist() == [[100 + i, i % 3 % 2] for i in range(0, 23, 4)]
+
+
+@pytest.mark.parametrize(
+    ("table", "split", "words"),
+    [
+        ("pid,a,E\nP0,1,1", "pid,fold,fold2\nP0,x,train_0", "has no column T"),
+        ("pid,a,E,T\nP0,x,1,1", "pid,fold,fold2\nP0,x,train_0", "no number"),
+        ("pid,a,E,T\nP0,1,2,1", "pid,fold,fold2\nP0,x,train_0", "neither 0 nor 1"),
+        ("pid,a,E,T\nP0,1,1,1", "pid,fold,fold2\nP0,x,other_0", "in another one"),
+        ("pid,a,E,T\nP0,1,1,1", "pid,fold,fold2\nP0,x,train_0", "patients of both folds"),
+    ],
+)
+def test_regions_that_do_not_go_together_are_refused(table: str, split: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "brca.csv").write_text(table)
+    (tmp_path / "train_test_split.csv").write_text(split)
+    with pytest.raises(UserError, match=words):
+        data.tcga_brca(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("read", "files", "words"),
     [
@@ -237,6 +271,7 @@ def test_each_writer_has_digits_to_test_on(tmp_path: Path) -> None:
         (data.heart_disease, {"processed.va.data": b"x" + b",1" * 13}, "could not convert"),
         (data.heart_disease, {"processed.va.data": b"inf" + b",1" * 13}, "not finite"),
         (data.heart_disease, {"processed.va.data": b"?" + b",1" * 13}, "without an empty cell"),
+        (data.tcga_brca, {"x": b""}, "has no brca.csv"),
         (data.mnist_by_writer, {"x": b""}, "has no qmnist-train-images"),
     ],
 )

@@ -133,3 +133,11 @@ def test_writers() -> None:
     found = data.mnist_by_writer(real("mnist_by_writer.npz"))
     made = data.federate(found, data.ByColumn(column="writer"), None, 0, local_test="natural")
     assert (made.clients, len(found.train), len(found.test)) == (539, 48_001, 11_999)
+
+
+def test_regions() -> None:
+    found = data.tcga_brca(real("tcga_brca.csv").parent)
+    made = data.federate(found, data.ByColumn(column="region"), None, 0, local_test="natural")
+    assert made.local_tests is not None
+    assert (made.sizes.sum(), made.local_tests.sizes.sum(), made.clients) == (866, 222, 6)
+    assert found.train.shape == (39,)

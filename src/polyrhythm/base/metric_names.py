@@ -6,7 +6,7 @@ NAN_OUTPUTS = "nan_outputs"
 """Beside the metrics, where there are any: for how many samples a model gave NaN. Each of them counts as wrong."""
 FALLING = frozenset({"loss", "rmse", "mae", "perplexity"})
 """The metrics of which less is better."""
-_SHARES = ("accuracy", "balanced_accuracy", "precision", "recall", "f1", "auc")
+_SHARES = ("accuracy", "balanced_accuracy", "precision", "recall", "f1", "auc", "concordance")
 _WORDS = {"r2": "R²", "auc": "AUC", "f1": "F1", "rmse": "RMSE", "mae": "MAE"}
 
 

@@ -17,7 +17,7 @@ _MODELS = {
     **{"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logistic"},
     **dict.fromkeys(("hapt", "beijing_air"), "signal-cnn"),
     **dict.fromkeys(("spoken_digits", "mnist_by_writer"), "lenet5"),
-    "heart_disease": "logistic",
+    **dict.fromkeys(("heart_disease", "tcga_brca"), "logistic"),
 }
 
 

@@ -34,6 +34,7 @@ from polyrhythm.data.sources.idx import fashion_mnist, mnist
 from polyrhythm.data.sources.image_folder import image_folder
 from polyrhythm.data.sources.memory import arrays, dataset
 from polyrhythm.data.sources.npz import npz
+from polyrhythm.data.sources.regions import tcga_brca
 from polyrhythm.data.sources.shakespeare import shakespeare
 from polyrhythm.data.sources.speakers import spoken_digits
 from polyrhythm.data.sources.stations import beijing_air
@@ -58,6 +59,7 @@ SOURCES: dict[str, Callable[..., Collection]] = {
     "spoken-digits": spoken_digits,
     "heart-disease": heart_disease,
     "mnist-by-writer": mnist_by_writer,
+    "tcga-brca": tcga_brca,
     "table": table,
     "npz": npz,
     "image-folder": image_folder,
@@ -113,5 +115,6 @@ __all__ = [
     "summary",
     "summary_table",
     "table",
+    "tcga_brca",
     "tiny_imagenet",
 ]

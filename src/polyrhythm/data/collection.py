@@ -17,7 +17,7 @@ from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples
 from polyrhythm.data.structured import Shape, Structure
 
-Task = Literal["classification", "multilabel", "next_character", "next_token", "regression"]
+Task = Literal["classification", "multilabel", "next_character", "next_token", "regression", "survival"]
 
 
 @final
@@ -27,7 +27,7 @@ class Collection:
 
     Args:
         name: short name, shown in plans and figures.
-        task: "classification", "multilabel", "next_character", "next_token" or "regression".
+        task: "classification", "multilabel", "next_character", "next_token", "regression" or "survival".
         classes: the original labels as text, in order of class number; () for regression.
         train: what clients learn from.
         test: what the global model is tested on; never trained or chosen on.
@@ -99,6 +99,8 @@ class Collection:
         targets = self.train.targets
         if self.task == "next_token":
             return 1 + max(int(part.targets.max()) for part in (self.train, self.test) if part.targets.numel())
+        if self.task == "survival":
+            return 1
         return 1 if targets.dim() == 1 else int(targets.shape[1])
 
     def __repr__(self) -> str:
@@ -150,6 +152,10 @@ class Collection:
                     f"{part} targets of {targets.dtype} and shape {tuple(targets.shape)}",
                     f"int64 tokens [{len(samples)}, places]",
                 )
+        elif self.task == "survival" and targets.shape[1:] != (2,):
+            raise self._mismatch(
+                f"{part} targets of shape {tuple(targets.shape)}", "a time and an event of each sample"
+            )
         elif targets.dtype != torch.float32 or not bool(torch.isfinite(targets).all()):
             raise self._mismatch(f"{part} targets of {targets.dtype} with missing values", "finite float32 numbers")
 
@@ -173,6 +179,7 @@ _ASKED_FOR = {
     "next_character": ("character", "characters"),
     "multilabel": ("label", "labels"),
     "next_token": ("token", "tokens"),
+    "survival": ("risk", "risks"),
 }
 _MOST_NAMES = 12
 

@@ -189,6 +189,8 @@ class Federation:
         targets = self.train.targets
         if self.task == "next_token":
             return 1 + max(int(part.targets.max()) for part in (self.train, self.test) if part.targets.numel())
+        if self.task == "survival":
+            return 1
         return len(self.classes) or (1 if targets.dim() == 1 else int(targets.shape[1]))
 
     def trained(self) -> Tensor:

@@ -109,6 +109,20 @@ PUBLISHED: Mapping[str, Published] = MappingProxyType(
             split="a fifth of each writer's digits tests, the same for every seed",
             run="--rounds 30 --method fedavg(cohort=50,lr=0.1,epochs=2,batch=10)",
         ),
+        "tcga-brca": Published(
+            clients="6 regions",
+            column="region",
+            where="https://github.com/owkin/FLamby (flamby/datasets/fed_tcga_brca)",
+            licence="MIT (the tables)",
+            files=r"brca\.csv|train_test_split\.csv",
+            sums={
+                "brca.csv": "07cb53423f7d579d33cfdbf2cba57b2aee75318b85866c68ce39a75b1f1ba020",
+                "train_test_split.csv": "1249c6543a4060ff0fdaf8510fc37017755836db6c9fc5e6af96057c36510990",
+            },
+            known_from="measured on the repository's own files",
+            split="FLamby's own, of each region",
+            run="--rounds 30 --method fedavg(cohort=6,lr=0.1,epochs=1,batch=64)",
+        ),
         "shakespeare": Published(
             clients="speaking roles",
             column="role",

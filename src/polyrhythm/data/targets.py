@@ -4,6 +4,7 @@
 - Floats are numbers to predict, unless they are whole and of at most 50 values: then they are class numbers that
   something, such as a column with an empty cell, has made floats.
 - Rows of 0 and 1 [n, C] are tags. Rows with exactly one 1 may be either, and rows of shares as well: they are refused.
+- A time and an event of 0 or 1 [n, 2] only where the task survival is named.
 - Rows of tokens [n, L], −100 where nothing is asked, only where the task next_token is named.
 - All other rows of numbers [n, d] are d numbers to predict.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ MOST_WHOLE_FLOATS = 50  # values of whole floats that are still class numbers
 MANY = 50  # classes from which on a note is due, however many samples each has
 FEW_EACH = 10  # samples a class below which a note is due, where there are more than as many classes
 _LEFT_OUT = -100  # what torch's losses leave out
-_TASKS = ("classification", "multilabel", "next_token", "regression")
+_TASKS = ("classification", "multilabel", "next_token", "regression", "survival")
 
 
 class Meaning(NamedTuple):
@@ -95,10 +96,12 @@ def meaning_of(
     notes = () if task is not None or classes is not None else tuple(_notes(kind, values))
     if kind == "next_token":
         return _of_tokens(values)
-    if kind == "regression":
+    if kind == "survival" and (values.shape[1:] != (2,) or values.dtype.kind not in "buif"):
+        raise _unfit(kind, values, "a time and an event of 0 or 1 for each sample, [n, 2]")
+    if kind in ("regression", "survival"):
         if values.dtype.kind not in "buif":
             raise _unfit(kind, values, "numbers, [n] or [n, d]")
-        return Meaning("regression", (), lambda raw: torch.from_numpy(_floats(raw)), notes)
+        return Meaning(cast(Task, kind), (), lambda raw: torch.from_numpy(_floats(raw)), notes)
     if kind == "multilabel":
         if values.ndim != 2 or values.dtype.kind not in "buif" or not _binary(values):
             raise _unfit(kind, values, "0/1 tags [n, C]")

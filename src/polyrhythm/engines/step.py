@@ -165,7 +165,7 @@ class Step:
 def _check(module: nn.Module, task: Task, layout: Layout) -> None:
     """Refuses what can be seen."""
     if type(task) not in TASKS.values() or not task.sums_over_samples:
-        known = type(task) in TASKS.values() and task.name != "next_token"
+        known = type(task) in TASKS.values() and task.name not in ("next_token", "survival")
         own = "class weights, or a loss of one's own" if known else f"the loss of {task.name}"
         raise Unsupported(f"{own} may be no mean over samples")
     if any(s.dtype not in (torch.float32, torch.float64) or s.dtype != layout.dtype for s in layout.segments):

@@ -179,7 +179,7 @@ class Evaluator:
         """From the clients' own tests; None without.
 
         `..._pooled` is over all samples, `..._mean` over those clients for which the metric is defined, and
-        `..._mean_clients` how many these are, where it is not defined for some that have tests.
+        `..._mean_clients` how many these are, where it is not defined for some that have tests. A task may have more.
         """
         if not own:
             return None
@@ -189,7 +189,7 @@ class Evaluator:
         names = dict.fromkeys((*_names(single), *self._task.metrics_read))
         defined = {name: sum(name in metrics for metrics in single) for name in names}
         some = {f"{name}_mean_clients": float(n) for name, n in defined.items() if n < len(single)}
-        return pooled | means | some
+        return pooled | means | some | self._task.over_clients(own.values())
 
     def over_groups(self, own: Mapping[int, Tally], model: Model, of: Of = ()) -> Metrics | None:
         """For each group of like devices, pooled: on its clients' own tests, else on a sample of its training data.

@@ -284,6 +284,13 @@ def _check_arrivals(experiment: Experiment) -> None:
 
 def _check_score(experiment: Experiment) -> None:
     order, about = experiment.recipe.order, experiment.federation.task
+    if not experiment.aim.samples_have_losses and (asked := _of_single_samples(experiment)):
+        raise UserError(
+            f"{asked} for the task {about}",
+            expected="parts that need no loss, class or gradient of a single sample",
+            why="what a sample adds to this loss depends on which others are in its batch: it has none of its own",
+            fix="leave it out",
+        )
     if order.predicts and about in ("multilabel", "regression"):
         raise UserError(
             f"{order.label()}: score = {order.predicts!r} for the task {about}",
@@ -291,6 +298,16 @@ def _check_score(experiment: Experiment) -> None:
             why="whether a prediction is right is asked of one class per sample, and there is none here",
             fix=f"score={order.predicts.removesuffix('_pred')!r}",
         )
+
+
+def _of_single_samples(experiment: Experiment) -> str:
+    """What asks for the losses of single samples, in words; empty if nothing does."""
+    recipe, measure = experiment.recipe, experiment.evaluation.measure
+    if recipe.order.looks(True) or recipe.order.predicts:
+        return recipe.order.label()
+    if asked := recipe.needs() & {"squared_loss", "fisher", "fisher_model", "expert"}:
+        return f"{recipe.title}, which asks for {' and '.join(sorted(asked))},"
+    return "evaluation.measure = sample_losses" if "sample_losses" in measure else ""
 
 
 def _check_samples(experiment: Experiment) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -39,6 +39,11 @@ class Task(Settings, ABC):
     @property
     def sums_over_samples(self) -> bool:
         """Whether the objective of a batch is the mean over its samples of what each of them gives alone."""
+        return True
+
+    @property
+    def samples_have_losses(self) -> bool:
+        """Whether what `losses` gives of a sample does not depend on the other samples of a batch."""
         return True
 
     @abstractmethod
@@ -105,6 +110,14 @@ class Task(Settings, ABC):
             )
         broken = {NAN_OUTPUTS: count} if (count := tally.sums.get(NAN_OUTPUTS)) else {}
         return {"loss": tally.mean("loss"), **self._metrics(tally), **broken}
+
+    def over_clients(self, tallies: Iterable[Tally]) -> dict[str, float]:
+        """What is measured over clients beside means and pooled metrics: none by default.
+
+        Args:
+            tallies: of each client's own test.
+        """
+        return {}
 
     def undefined(self, targets: Tensor, outputs: int) -> tuple[str, ...]:
         """The metrics, but the user's own, that have no value over these targets, whatever a model gives for them."""

@@ -19,6 +19,7 @@ from polyrhythm.models.metrics import ClassMetric, OwnMetric, name_of
 from polyrhythm.models.multilabel import MultiLabel
 from polyrhythm.models.next_token import NextToken
 from polyrhythm.models.regression import Regression
+from polyrhythm.models.survival import Survival
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
 from polyrhythm.models.task_checks import (
@@ -196,7 +197,7 @@ class NextCharacter(Task):
 _SPREAD = {"accuracy", "class_accuracy"}  # there in any case, or under several names
 
 TASKS: dict[str, type[Task]] = {
-    cls.name: cls for cls in (Classification, MultiLabel, NextCharacter, NextToken, Regression)
+    cls.name: cls for cls in (Classification, MultiLabel, NextCharacter, NextToken, Regression, Survival)
 }
 
 
@@ -204,7 +205,7 @@ def task(name: str, /, **settings: Any) -> Task:
     """The task of that name: a loss to train on, and the metrics by which a model is judged.
 
     Args:
-        name: classification, multilabel, next_character, next_token or regression; the one that the data's
+        name: classification, multilabel, next_character, next_token, regression or survival; the one that the data's
             targets are for.
         settings: of that task.
 

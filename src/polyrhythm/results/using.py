@@ -184,10 +184,10 @@ def predictions(use: Use, outputs: Tensor, *, probabilities: bool) -> np.ndarray
     """What outputs mean, in the user's own labels."""
     kind = use.task.name
     outputs = outputs.double() if outputs.is_floating_point() else outputs
-    if kind == "regression":
+    if kind in ("regression", "survival"):
         if probabilities:
             raise UserError(
-                "probabilities of a regression",
+                f"probabilities of a {kind}",
                 expected="a task with classes",
                 why="a number is predicted, not a choice",
                 fix="leave probabilities out",

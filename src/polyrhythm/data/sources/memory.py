@@ -58,8 +58,8 @@ def arrays(
         targets: classes (integers or text), 0/1 tags [n, C], or floats; for next_token tokens, a list of them for each
             text or [n, L], −100 where nothing is asked.
         test: (inputs, targets) to test on, or a share to hold out, spread over the classes, the same for every seed.
-        task: "classification", "multilabel", "next_token" or "regression"; None goes by the targets, and takes
-            none for tokens.
+        task: "classification", "multilabel", "next_token", "regression" or "survival" (a time and an event of each
+            sample, [n, 2]); None goes by the targets, and takes none for tokens or for survival.
         classes: the labels in the order of class numbers; None sorts those that occur.
         scaling: "none", or "train" for zero mean and unit variance of each channel or feature over the training
             samples of all clients together (which a real federation would have to compute first).

@@ -71,7 +71,7 @@ def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, 
 
 
 def _with_loss(program: Program, task: Task, outputs: int) -> Program:
-    if not task.sums_over_samples and task.name != "next_token":
+    if not task.sums_over_samples and task.name not in ("next_token", "survival"):
         raise Unsupported("class weights, and losses of one's own, have no kernel")
     if type(task) is Classification:
         return dataclasses.replace(program, smoothing=task.smoothing)
