@@ -14,12 +14,13 @@ import argparse
 import collections
 import contextlib
 import math
+import os
 import re
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,11 +71,11 @@ class Watched:
 
 @contextmanager
 def watched(folder: Path) -> Iterator[Watched]:
-    """Looks at the memory of the server app of a federation, twice a second."""
+    """Looks at the memory of the server app of a federation, each second."""
     seen, over = Watched(), threading.Event()
 
     def look() -> None:
-        while not over.wait(0.5):
+        while not over.wait(1.0):
             seen.sizes += [size for size in map(_size, _servers(folder)) if size]
 
     thread = threading.Thread(target=look, daemon=True)
@@ -220,20 +221,35 @@ OF_FLOWER = {
 }
 
 
+_GRPC = {"FLWR_INTERNAL_GRPC_FLEET_API": "1"}
+
+
 @contextmanager
-def federated(folder: Path, port: int, clients: int, honest: int, seed: int) -> Iterator[tuple[Loopback, Swarm]]:
-    """A SuperLink, and a swarm of nodes that it knows."""
+def federated(
+    folder: Path, port: int, clients: int, honest: int, seed: int, wire: str = "http"
+) -> Iterator[tuple[Loopback, Swarm]]:
+    """A SuperLink, and a swarm of nodes that it knows.
+
+    Args:
+        folder: for all of it.
+        port: of the SuperLink, which has gRPC at the next one.
+        clients: how many nodes.
+        honest: how many of them never lie.
+        seed: of what is done.
+        wire: between the SuperLink and its nodes, "http" or "grpc"; from it to the server it is always HTTP.
+    """
     federation = Loopback(folder / "federation", port, tell=lambda text: None)
     start = Loopback._start
 
     def in_memory(self: Loopback, name: str, command: list[str]) -> Started:
         """Without a database in a file, which takes Flower ten times as long."""
         place = command.index("--database")
-        return start(self, name, [*command[:place], *command[place + 2 :]])
+        beside = ["--fleet-api-address", f"127.0.0.1:{port + 1}"] if wire == "grpc" else []
+        return start(self, name, [*command[:place], *command[place + 2 :], *beside])
 
-    with mock.patch.object(Loopback, "_start", in_memory):
+    with mock.patch.object(Loopback, "_start", in_memory), mock.patch.dict(os.environ, _GRPC if wire == "grpc" else {}):
         federation.up(0)
-    swarm = Swarm(federation, clients, honest, seed)
+    swarm = Swarm(federation, clients, honest, seed, port + 1 if wire == "grpc" else None)
     try:
         yield federation, swarm
     finally:
@@ -244,35 +260,48 @@ def federated(folder: Path, port: int, clients: int, honest: int, seed: int) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--answers", type=int, default=10_000, help="how many are spoiled, over all methods")
+    parser.add_argument("--portion", type=int, default=500, help="how many of them in one federation at most")
     parser.add_argument("--clients", type=int, default=60)
     parser.add_argument("--honest", type=int, default=6, help="how many of them never lie")
     parser.add_argument("--port", type=int, default=8870)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--wire", choices=("http", "grpc"), default="http", help="from nodes to the SuperLink")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS])
     given = parser.parse_args()
-    share, outcomes = math.ceil(given.answers / len(given.methods)), list[Outcome]()
+    outcomes = list[Outcome]()
     with (
-        contextlib.nullcontext(tempfile.mkdtemp(prefix="flood-")) as folder,
-        federated(Path(folder), given.port, given.clients, given.honest, given.seed) as (federation, swarm),
+        contextlib.nullcontext(Path(tempfile.mkdtemp(prefix="flood-"))) as folder,
+        federated(folder, given.port, given.clients, given.honest, given.seed, given.wire) as (federation, swarm),
     ):
-        for place, name in enumerate(given.methods):
-            seed = given.seed + place
-            outcome = flood(Path(folder), federation, swarm, name, share, given.honest, given.clients, seed)
+        for place, (name, answers) in enumerate(_portions(given.answers, given.methods, given.portion)):
+            seed, own = given.seed + place, folder / f"{place}"
+            outcome = flood(own, federation, swarm, name, answers, given.honest, given.clients, seed)
             outcomes.append(outcome)
             print(
                 f"{name}: {sum(outcome.sent.values()):,} spoiled answers in {outcome.seconds:.0f} s, "
                 f"server {outcome.memory:.0f} MB",
-                flush=True,
             )
             if swarm.trouble:
-                print(f"  nodes stumbled {len(swarm.trouble)} times, lastly: {swarm.trouble[-1][:200]}", flush=True)
+                print(f"  nodes stumbled {len(swarm.trouble)} times, lastly: {swarm.trouble[-1][:200]}")
                 swarm.trouble.clear()
+            _tell(outcomes)
+
+
+def _portions(answers: int, methods: Sequence[str], most: int) -> list[tuple[str, int]]:
+    """Federations, one method after the other: how many answers are spoiled in each."""
+    share = math.ceil(answers / len(methods))
+    each = [min(most, share - begun) for begun in range(0, share, most)]
+    return [(name, portion) for portion in each for name in methods]
+
+
+def _tell(outcomes: Sequence[Outcome]) -> None:
+    """The tally so far."""
     for title, counted in (
         ("sent", sum((o.sent for o in outcomes), collections.Counter())),
         ("refused, since it was, had or was of", sum((o.tally for o in outcomes), collections.Counter())),
     ):
         print(f"\n{title}: {sum(counted.values()):,}")
-        print(*(f"{count:7,}  {words}" for words, count in counted.most_common()), sep="\n")
+        print(*(f"{count:7,}  {words}" for words, count in counted.most_common()), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -193,9 +193,9 @@ def other_objects(asked: Asked) -> Sent:
         ("Array", b'"raw"', b"[1]"),
     ]
     kind, old, new = asked.one(spoiled)
-    return Sent(
-        f"{kind} of other bytes", [(true, reworked(true, kind, lambda body: body.replace(old, new) if old else new))]
-    )
+    objects = reworked(true, kind, lambda body: body.replace(old, new) if old else new)
+    untouched = objects[0] == objects_of(true)[0]  # it has none of this kind, such as an answer without arrays
+    return Sent(f"{kind} of other bytes", [(true, objects)], right=untouched)
 
 
 def childless(asked: Asked) -> Sent:

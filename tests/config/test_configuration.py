@@ -63,6 +63,15 @@ def test_until_and_seeds_in_both_forms(tmp_path: Path) -> None:
     assert configure(file, {"seed": 5}, []).seeds is None
 
 
+def test_a_file_of_another_system_is_read_or_its_encoding_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_bytes("rounds = 7\r\nclients = 3\r\n".encode("utf-8-sig"))
+    assert configure(file, {}, []).rounds == 7
+    file.write_bytes("rounds = 7\r\n".encode("utf-16"))
+    with pytest.raises(UserError, match="UTF-16"):
+        configure(file, {}, [])
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -211,7 +220,6 @@ def test_names_are_made_once(tmp_path: Path) -> None:
         'method = "' + "fedavg(lr=" * 5000 + '"',
         'seeds = "0-99999999999"',
         'seeds = "0-' + "9" * 5000 + '"',
-        "\ufeffseed = 1",
         "seed = 1\nseed = 2",
     ],
     ids=lambda text: text[:24],

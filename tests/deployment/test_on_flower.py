@@ -350,3 +350,30 @@ assert GridTransport(Grid()).pull(["m0"]) == []
 assert begun.wait(20)
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_what_flower_has_read_is_not_kept_in_cycles() -> None:
+    program = """
+import gc, weakref
+from flwr.app import ConfigRecord, Message, RecordDict
+from polyrhythm.deployment.on_flower.transport import GridTransport
+
+class Response:
+    def __init__(self):
+        self.stream = self
+
+kept = []
+class Grid:
+    def pull_messages(self, messages):
+        kept.append(weakref.ref(Response()))
+        came = Message(RecordDict(), dst_node_id=1, message_type="train")
+        came.metadata.__dict__["_reply_to_message_id"] = "m0"
+        return [came]
+
+gc.disable()
+transport = GridTransport(Grid())
+for _ in range(5):
+    assert transport.pull(["m0"])
+assert [ref() for ref in kept] == [None] * len(kept), kept
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import json
 import stat
@@ -34,7 +35,7 @@ def check_file(path: Path | str, *, pipes: bool = False) -> None:
 
 
 def text_of(path: Path, *, pipes: bool = False) -> str:
-    """The text of a small file, in UTF-8.
+    """The text of a small file, in UTF-8, with a byte-order mark or without.
 
     Raises:
         OSError: it cannot be read, or is no file.
@@ -45,7 +46,9 @@ def text_of(path: Path, *, pipes: bool = False) -> str:
         raw = file.read(LONGEST + 1)
     if len(raw) > LONGEST:
         raise ValueError(f"it has more than {LONGEST:,} bytes")
-    return raw.decode("utf-8").replace("\r\n", "\n")
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError("it is in UTF-16; save it in UTF-8")
+    return raw.decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def json_of(path: Path) -> Any:

@@ -39,7 +39,28 @@ def settled_memory() -> Iterator[None]:
         gc.unfreeze()
 
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+@contextlib.contextmanager
+def lean_memory() -> Iterator[None]:
+    """Gives back to the system whatever is freed and large; the garbage collector looks as often as by default.
+
+    For a server to which others send: what comes is large, comes in many threads, and lies in cycles for a while (a
+    response and its stream know each other). Kept for reuse, it would be many times what is needed.
+    """
+    return_freed_memory()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def return_freed_memory() -> None:
+    """Tells glibc to give blocks of half a MiB and more back to the system when they are freed.
+
+    By default it raises that size to whatever was freed last, up to 32 MiB, and keeps twice as much for each group of
+    threads. Lasts as long as the process. Nothing happens with another C library.
+    """
+    _keeping(2**20, 2**19)
 
 
 def keep_freed_memory() -> None:
@@ -49,7 +70,15 @@ def keep_freed_memory() -> None:
     page by page, which can take as long as the arithmetic. Lasts as long as the process. Nothing happens with another C
     library.
     """
+    _keeping(2**28, 2**25)  # the most there is
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+
+
+def _keeping(at_the_end: int, of_its_own: int) -> None:
+    """Sets from how many free bytes at its end a heap shrinks, and from how many a block is the system's own."""
     with contextlib.suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_TRIM_THRESHOLD, 2**28)
-        mallopt(_MMAP_THRESHOLD, 2**25)  # the most there is
+        mallopt(_TRIM_THRESHOLD, at_the_end)
+        mallopt(_MMAP_THRESHOLD, of_its_own)

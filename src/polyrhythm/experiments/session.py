@@ -15,7 +15,7 @@ from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.interrupts import Wish, wishes
 from polyrhythm.base.messages import Report
 from polyrhythm.base.surroundings import plain_surroundings
-from polyrhythm.base.threads import one_thread, settled_memory
+from polyrhythm.base.threads import lean_memory, one_thread, settled_memory
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.server_state import ServerState
 from polyrhythm.experiments import ending, visit_records
@@ -94,7 +94,7 @@ def carry_out(
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on.
     """
-    with plain_surroundings(), one_thread(), settled_memory(), wishes() as wish:
+    with plain_surroundings(), one_thread(), (settled_memory if backend is None else lean_memory)(), wishes() as wish:
         session = _Session(prepared, observers, start, backend, wish)
         status: RunStatus = "failed"
         reason = ""

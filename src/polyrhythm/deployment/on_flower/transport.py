@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, wait
@@ -30,6 +31,7 @@ SLOW = 60.0
 AT_ONCE = 64
 """Answers that are asked for at the same time, where each is asked for alone."""
 _LOOK = 0.1  # seconds for which answers that are asked for alone are waited for
+_YOUNG = 1  # the generation up to which rubbish is looked for
 _SELDOM = 0.5, 0.05  # seconds for which they are not asked for again, and of the time that they are out
 
 
@@ -159,6 +161,8 @@ class GridTransport:
         replies += self._pulled_apart(alone)
         for reply in replies:
             self._out.pop(reply.to, None)
+        if replies:
+            gc.collect(_YOUNG)  # each response of HTTP, with up to 5 MB in it, is in a cycle with its stream
         return replies
 
     def _pulled_together(self, messages: Collection[str]) -> list[Reply]:
