@@ -34,7 +34,7 @@ def recorded(out: Path, recipe: pr.Recipe, seed: int, **changes: Any) -> pr.Run:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out, small = tmp_path_factory.mktemp("gains"), {"cohort": 3, "epochs": 1, "batch": 5}
-    for recipe in (pr.fedavg_ft(**small, tuning=2), pr.fedper(**small), pr.fedavg(**small)):
+    for recipe in (pr.fedavg(**small), pr.fedavg_ft(**small, tuning=2), pr.fedper(**small)):
         for seed in SEEDS:
             recorded(out, recipe, seed)
     return out
@@ -53,7 +53,7 @@ def by_hand(found: pr.Comparison, method: str, seed: int) -> dict[int, float]:
 
 def test_each_number_by_hand(folder: Path) -> None:
     found = pr.compare(folder)
-    assert found.baseline == "fedavg_ft"
+    assert found.client_baseline == "fedavg_ft"
     for name in ("fedper", "fedavg"):
         of = {seed: by_hand(found, name, seed) for seed in SEEDS}
         got = found.client_gains()[name]
@@ -106,6 +106,21 @@ def test_on_other_data_there_is_no_pair(folder: Path, tmp_path: Path) -> None:
     assert table is not None
     assert next(row for row in table.rows if row[0] == "ditto")[3] == "–"
     assert fairness_tables.differences(pr.compare([run]), "ditto") is None
+
+
+def test_gains_are_over_fine_tuning_unless_something_else_is_said(folder: Path) -> None:
+    runs = pr.Run.all(folder)
+    found = pr.compare(runs)
+    assert (found.baseline, found.client_baseline) == ("fedavg", "fedavg_ft")
+    assert found.client_gains().keys() == {"fedavg", "fedper"}
+    assert gained(Subject(runs))[0] == "fedavg_ft"
+    assert "to fedavg_ft, paired" in json.dumps(figures.draw("client_gains", runs).to_dict())
+    chosen = pr.compare(runs, baseline="fedavg")
+    assert (chosen.client_baseline, *chosen.client_gains()) == ("fedavg", "fedavg_ft", "fedper")
+    assert gained(Subject(runs), "fedavg")[0] == "fedavg"
+    assert "to fedavg, paired" in json.dumps(figures.draw("client_gains", runs, baseline="fedavg").to_dict())
+    without = pr.compare([run for run in runs if run.recipe != "fedavg_ft"])
+    assert without.client_baseline == without.baseline
 
 
 def test_the_report_and_the_command_tell(folder: Path, tmp_path: Path) -> None:

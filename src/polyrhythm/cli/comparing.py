@@ -66,7 +66,7 @@ def compare_runs(
     if (fair := fairness_tables.clients(found)) is not None:
         screen.print(fair.caption, markup=False, highlight=False)
         screen.print_table(_as_rich(fair))
-    if (gained := fairness_tables.differences(found, found.baseline)) is not None:
+    if (gained := fairness_tables.differences(found, found.client_baseline)) is not None:
         screen.print(gained.caption, markup=False, highlight=False)
         screen.print_table(_as_rich(gained))
     for bias in (heard_tables.heard(found), heard_tables.availability(found)):
@@ -96,6 +96,7 @@ def _print_json(found: Comparison, results: Sequence[Mapping[str, Any]], on: On)
                 "group_by": found.group_by,
                 "bias": bias[name],
                 "difference": dataclasses.asdict(gains[name]) if name in gains else None,
+                "client_baseline": found.client_baseline,
                 "client_difference": dataclasses.asdict(of_clients[name]) if name in of_clients else None,
                 "settings": {key: values[name] for key, values in settings.items()},
             }

@@ -35,7 +35,7 @@ def gained(subject: Subject, baseline: str | None = None) -> tuple[str, list[dic
                 for place, (client, value) in enumerate(order)
             ]
             rows += [*places, {**places[-1], "share": 1.0}]
-    return compared.baseline, rows
+    return compared.client_baseline, rows
 
 
 def points(subject: Subject) -> list[dict[str, Any]]:
@@ -111,9 +111,9 @@ def _alone(subject: Subject) -> str:
         return missing
     if len(subject.methods) < 2:
         return "there is one method; choose runs of another one, too"
-    if gained(subject)[1]:
+    first, gains = gained(subject)
+    if gains:
         return ""
-    first = next(iter(subject.methods))
     return (
         f"no client is measured by {first} and another method, with the same seed and data; run both with --seeds 0-2"
     )
@@ -141,8 +141,9 @@ FIGURES: Sequence[Figure] = (
     Figure(
         name="client_gains",
         title="Who gains, and who loses",
-        about="What each client gets more than from the first method, or the one that is chosen, by the model that it "
-        "uses: clients by their gain, a line for each seed. Where a line is below 0, clients lose.",
+        about="What each client gets more than from FedAvg with fine-tuning, where that is among the methods, else from "
+        "the first one, or from the one that is chosen, by the model that it uses: clients by their gain, a line for "
+        "each seed. Where a line is below 0, clients lose.",
         lacks=_alone,
         drawn=_gains,
     ),

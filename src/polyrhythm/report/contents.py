@@ -47,7 +47,7 @@ class Contents:
         recipes: how the runs are made again.
         runs: those that count.
         on: the set that they are judged on.
-        baseline: the method that the others are compared with.
+        baseline: the method that the others are compared with, where one was named.
         group_by: the setting whose values are the rows; None of methods.
     """
 
@@ -59,7 +59,7 @@ class Contents:
     recipes: tuple[Recipe, ...]
     runs: tuple[Run, ...]
     on: On
-    baseline: str
+    baseline: str | None
     group_by: str | None
 
 
@@ -93,7 +93,7 @@ def contents(
             result_tables.accuracy(found, on, level),
             result_tables.differences(found, found.baseline, on, level),
             fairness_tables.clients(found),
-            fairness_tables.differences(found, found.baseline, level),
+            fairness_tables.differences(found, found.client_baseline, level),
             fairness_tables.classes(found),
         ),
         "bias": (heard_tables.heard(found), heard_tables.availability(found)),
@@ -123,7 +123,7 @@ def contents(
         recipes=record.recipes(found),
         runs=tuple(record.every(found)),
         on=on,
-        baseline=found.baseline,
+        baseline=baseline,
         group_by=group_by,
     )
 

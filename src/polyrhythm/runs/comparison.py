@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=RecordedRun, covariant=True)
 _SHOWN = 3  # settings by name
+FINE_TUNED = "fedavg_ft"
+"""The recipe that clients' gains are measured against where nothing else is said."""
 
 
 class ComparedRuns(Generic[R]):
@@ -40,7 +42,8 @@ class ComparedRuns(Generic[R]):
         runs: in any order; methods come in the order of their first runs, that of the pinned run before all
             others, and values by size.
         group_by: the dotted key of a setting, such as "recipe.optimiser.lr".
-        baseline: the method, or the row, that the others are compared with; None for the first.
+        baseline: the method, or the row, that the others are compared with; None for the first. Client by client it is
+            then FedAvg with fine-tuning, where that is among them.
 
     Raises:
         UserError: nothing to compare, runs that are judged by different metrics, no such setting, or no such method.
@@ -55,6 +58,9 @@ class ComparedRuns(Generic[R]):
         """The method that the others are compared with."""
         if self.baseline not in self.methods:
             raise unknown("method", self.baseline, self.methods, why="the others are compared with it")
+        tuned = next((name for name, runs in self.methods.items() if runs[0].recipe == FINE_TUNED), self.baseline)
+        self.client_baseline = tuned if baseline is None else self.baseline
+        """The method that clients' results are compared with: what is said, else FedAvg with fine-tuning, if there."""
         self.versions: Mapping[str, list[list[dict[str, Any]]]] = {
             name: [run.versions for run in members] for name, members in self.methods.items()
         }
@@ -214,9 +220,9 @@ class ComparedRuns(Generic[R]):
         (`Evaluation.client_results`).
 
         Args:
-            baseline: the method that the others are compared with; None for that of the comparison.
+            baseline: the method that the others are compared with; None for `client_baseline`.
         """
-        base = self._known(baseline)
+        base = self._known(self.client_baseline if baseline is None else baseline)
         first = {name: members[0].config for name, members in self.methods.items()}
         alike = [name for name in self.methods if name != base and match.paired(first[name], first[base])]
         scores = {name: self._client_scores(name) for name in (base, *alike)} if alike else {}
@@ -233,7 +239,7 @@ class ComparedRuns(Generic[R]):
         """The same summed up: the mean gain with its interval over seeds, and apart from it how clients differ in it.
 
         Args:
-            baseline: the method that the others are compared with; None for that of the comparison.
+            baseline: the method that the others are compared with; None for `client_baseline`.
             level: how often such intervals cover the true difference.
         """
         gained = self.client_gains(baseline)
