@@ -185,9 +185,10 @@ MORE = {
     "partial_work": ("partial_work",),
     "personal": (
         *("fedavg_ft", "fedper", "lg_fedavg", "fedbn", "fedrep", "fedbabu", "ditto", "apfl", "pfedme"),
-        *("per_fedavg", "fedala"),
+        *("per_fedavg", "fedala", "knn_per", "fedproto"),
         *("personal_layers", "personal_first", "fine_tuning", "personal_copy"),
         *("personal_mixture", "moreau_envelope", "meta_step", "adaptive_start"),
+        *("nearest_neighbours", "prototypes", "nearest_prototype"),
     ),
     "curriculum": ("curriculum_fl", "curriculum", "pacing"),
     "client_curriculum": ("client_curriculum",),

@@ -65,6 +65,7 @@ from .methods.papers import fedexp as fedexp
 from .methods.papers import fedlalr as fedlalr
 from .methods.papers import fednova as fednova
 from .methods.papers import fedper as fedper
+from .methods.papers import fedproto as fedproto
 from .methods.papers import fedprox as fedprox
 from .methods.papers import fedrep as fedrep
 from .methods.papers import fedrolex as fedrolex
@@ -73,6 +74,7 @@ from .methods.papers import fedvarp as fedvarp
 from .methods.papers import fedyogi as fedyogi
 from .methods.papers import fiarse as fiarse
 from .methods.papers import heterofl as heterofl
+from .methods.papers import knn_per as knn_per
 from .methods.papers import lg_fedavg as lg_fedavg
 from .methods.papers import local_only as local_only
 from .methods.papers import mifa as mifa

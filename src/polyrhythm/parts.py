@@ -53,7 +53,10 @@ from polyrhythm.methods.personal.guided import PersonalMixture as personal_mixtu
 from polyrhythm.methods.personal.models import FineTuning as fine_tuning
 from polyrhythm.methods.personal.models import GlobalModel as global_model
 from polyrhythm.methods.personal.models import PersonalCopy as personal_copy
+from polyrhythm.methods.personal.neighbours import NearestNeighbours as nearest_neighbours
+from polyrhythm.methods.personal.neighbours import NearestPrototype as nearest_prototype
 from polyrhythm.methods.personal.phases import PersonalFirst as personal_first
+from polyrhythm.methods.personal.prototypes import Prototypes as prototypes
 from polyrhythm.methods.personal.scope import Everything as everything
 from polyrhythm.methods.personal.scope import PersonalLayers as personal_layers
 from polyrhythm.methods.personal.starts import AdaptiveStart as adaptive_start
@@ -147,6 +150,8 @@ __all__ = [
     "min_reports",
     "model_contrast",
     "moreau_envelope",
+    "nearest_neighbours",
+    "nearest_prototype",
     "norm_sampling",
     "normalised_averaging",
     "on_arrival",
@@ -160,6 +165,7 @@ __all__ = [
     "personal_mixture",
     "poisson",
     "power",
+    "prototypes",
     "prox",
     "random_epochs",
     "random_resize",

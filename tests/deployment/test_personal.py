@@ -36,6 +36,8 @@ RECIPES = {
     "phases": pr.fedrep(**SMALL, head_epochs=3),
     "a mixture": pr.apfl(**SMALL, adapt=True) | pr.parts.personal_layers(),
     "a start of one's own": pr.fedala(**SMALL, rate=5.0),
+    "means of classes": pr.fedproto(**SMALL),
+    "neighbours": pr.knn_per(**SMALL),
     "an envelope": pr.pfedme(**SMALL, personal_steps=2),
     "a copy": pr.ditto(**SMALL, personal_epochs=3) | pr.parts.personal_layers(layers=("body",)),
 }

@@ -45,7 +45,9 @@ NAMES = (
     "fedbabu",
     "fedbn",
     "fedper",
+    "fedproto",
     "fedrep",
+    "knn_per",
     "lg_fedavg",
     "per_fedavg",
     "pfedme",
@@ -189,7 +191,13 @@ def plain(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(shape[0], 8), nn.ReLU(), nn.Linear(8, outputs))
 
 
-@pytest.mark.parametrize("name", ["ditto", "fedrep", "fedbabu", "fedavg_ft", "apfl", "pfedme", "per_fedavg", "fedala"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ditto", "fedrep", "fedbabu", "fedavg_ft", "apfl", "pfedme", "per_fedavg", "fedala"),
+        *("knn_per", "fedproto"),
+    ],
+)
 @pytest.mark.parametrize("engine", ["native", "stacked"])
 def test_every_engine_trains_what_is_personal(tmp_path: Path, name: str, engine: Any) -> None:
     """What an engine does not take at once is computed step by step: to rounding the same, cohorts included."""

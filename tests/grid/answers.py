@@ -48,7 +48,9 @@ from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
 from polyrhythm.methods.personal.guided import MetaStep, MoreauEnvelope, PersonalMixture
 from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
+from polyrhythm.methods.personal.neighbours import NearestNeighbours, NearestPrototype
 from polyrhythm.methods.personal.phases import PersonalFirst
+from polyrhythm.methods.personal.prototypes import Prototypes
 from polyrhythm.methods.personal.scope import PersonalLayers
 from polyrhythm.methods.personal.starts import AdaptiveStart
 from polyrhythm.methods.recipe import Recipe
@@ -179,6 +181,8 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (MoreauEnvelope(steps=2),),
         (MetaStep(form="hessian_free"),),
         (AdaptiveStart(most=2),),
+        (NearestNeighbours(share=0.7, layer="logits"),),
+        (Prototypes(layer="logits"), NearestPrototype(layer="logits")),
     ),
     "capacity": (
         (Whole(),),

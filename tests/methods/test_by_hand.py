@@ -48,6 +48,8 @@ from polyrhythm.methods.participation_intervals import ParticipationIntervals
 from polyrhythm.methods.personal.guided import MetaStep, MoreauEnvelope, PersonalMixture
 from polyrhythm.methods.personal.guides import Slope
 from polyrhythm.methods.personal.models import FineTuning, PersonalCopy, PersonalModel
+from polyrhythm.methods.personal.neighbours import NearestNeighbours, NearestPrototype
+from polyrhythm.methods.personal.prototypes import Prototypes
 from polyrhythm.methods.personal.scope import PersonalLayers
 from polyrhythm.methods.personal.starts import AdaptiveStart
 from polyrhythm.methods.recipe import Recipe
@@ -739,3 +741,56 @@ def test_updates_per_step_by_hand(divide: Any, expected: list[float]) -> None:
     first = facts_of(0, report(1, 0.0, 0)[0])
     facts = [replace(first, steps=2, travel=0.25), replace(first, steps=8, travel=1.0)]
     assert PerStep(divide=divide).scales(facts, [0.5, 0.5]) == expected
+
+
+def test_neighbours_by_hand() -> None:
+    """At a distance of 0 one of class A, of 1 one of class B: p_A = 1 / (1 + e^-1); with half of 0.5, 0.6155."""
+    part, own = NearestNeighbours(share=1.0, neighbours=2), (torch.tensor([[0.0], [1.0]]), torch.tensor([0, 1]))
+    outputs, features = torch.zeros(1, 2), torch.zeros(1, 1)
+    assert float(part.predicts(outputs, features, own, {}).exp()[0, 0]) == pytest.approx(0.7311, abs=5e-5)
+    half = replace(part, share=0.5).predicts(outputs, features, own, {})
+    assert float(half.exp()[0, 0]) == pytest.approx(0.6155, abs=5e-5)
+    # Far away from all, nothing underflows; a class without a neighbour has a loss.
+    away = replace(part, neighbours=1).predicts(outputs, torch.full((1, 1), -1e4), own, {})
+    assert [float(x) for x in away.exp()[0]] == [pytest.approx(1.0), pytest.approx(1e-30)]
+
+
+def test_prototypes_by_hand() -> None:
+    """z = (1, 3) towards (1, 1): 2. The mean of two clients' means; a class that nobody has keeps its last one."""
+    part, both = Prototypes(strength=1.0), torch.tensor([True, True, False])
+    brief: dict[str, Any] = {"means": torch.tensor([[1.0, 1.0], [5.0, 5.0]]), "classes": both}
+
+    class One:
+        targets = torch.tensor([0])
+        has_previous = False
+
+        def features(self, which: str, layer: str) -> Tensor:
+            return torch.tensor([[1.0, 3.0]])
+
+    term = part.term_of(brief)
+    assert term is not None
+    assert float(term.term(One()) or 0) == 2
+    setup = replace(SETUP, dtype=torch.float32)
+    sent: list[dict[str, Any]] = [
+        {"means": torch.tensor([[2.0, 0.0]]), "classes": torch.tensor([True, False, False])},
+        {"means": torch.tensor([[4.0, 2.0], [1.0, 7.0]]), "classes": torch.tensor([True, False, True])},
+    ]
+    reports = tuple(
+        replace(report(client, 0.0, 0)[0], extras={"prototypes": extras}) for client, extras in enumerate(sent)
+    )
+    release = Release(
+        version=0, reports=reports, shares=(0.5, 0.5), scales=(1.0, 1.0), weights=torch.zeros(1, dtype=torch.float64)
+    )
+    after = part.after_step(setup, brief, release)
+    assert after["means"].tolist() == [[3.0, 1.0], [5.0, 5.0], [1.0, 7.0]]
+    assert after["classes"].tolist() == [True, True, True]
+    nearest = NearestPrototype().predicts(torch.zeros(1, 3), torch.tensor([[4.0, 4.0]]), None, brief)
+    assert nearest.tolist() == [[-9.0, -1.0, -10.0]]
+    for wrong in ({"means": torch.ones(1, 3)}, {"classes": torch.tensor([True])}, {"means": torch.ones(2, 2)}):
+        told = replace(reports[0], extras={"prototypes": {**sent[0], **wrong}}, kind="train", steps=1)
+        fault = part.refuses(setup, brief, told)
+        assert fault is not None
+        assert fault.kind == "shape"
+    missing = part.refuses(setup, brief, replace(reports[0], extras={}, kind="train", steps=1))
+    assert missing is not None
+    assert missing.kind == "missing"

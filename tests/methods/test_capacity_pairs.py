@@ -33,6 +33,7 @@ from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.participation.cluster_sampling import ClusterSampling
 from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
 from polyrhythm.methods.participation.loss_sampling import LossSampling
+from polyrhythm.methods.personal.prototypes import Prototypes
 from polyrhythm.methods.release.from_current import FromCurrent
 from polyrhythm.methods.release.last_models import LastModels
 from polyrhythm.methods.release.last_updates import LastUpdates
@@ -55,7 +56,10 @@ HALF = WidthPrefix(ratio=0.5)
 )
 @pytest.mark.parametrize(
     "other",
-    [Extrapolation(), DiverseSampling(), ClusterSampling(by="updates"), GeometricMedian(), SharedMoments()],
+    [
+        *(Extrapolation(), DiverseSampling(), ClusterSampling(by="updates"), GeometricMedian(), SharedMoments()),
+        Prototypes(),
+    ],
     ids=lambda part: part.label(),
 )
 @pytest.mark.parametrize(
@@ -115,7 +119,7 @@ def test_what_takes_coordinates_apart_goes_with_any_part(part: Levels, other: tu
     "own",
     [
         *("personal_layers(layers=[head])", "fine_tuning", "personal_copy"),
-        *("personal_mixture", "moreau_envelope", "meta_step", "adaptive_start"),
+        *("personal_mixture", "moreau_envelope", "meta_step", "adaptive_start", "nearest_neighbours"),
     ],
 )
 @pytest.mark.parametrize("part", ["rolling_window", "largest_weights", "depth_prefix"])

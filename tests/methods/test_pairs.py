@@ -55,7 +55,9 @@ from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
 from polyrhythm.methods.personal.guided import MetaStep, MoreauEnvelope, PersonalMixture
 from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
+from polyrhythm.methods.personal.neighbours import NearestNeighbours, NearestPrototype
 from polyrhythm.methods.personal.phases import PersonalFirst
+from polyrhythm.methods.personal.prototypes import Prototypes
 from polyrhythm.methods.personal.scope import PersonalLayers
 from polyrhythm.methods.personal.starts import AdaptiveStart
 from polyrhythm.methods.recipe import Recipe
@@ -861,6 +863,41 @@ def test_a_mixture_leaves_the_rest_as_it_is(part: Settings) -> None:
     plain, mixed = (run(recipe, Federation()) for recipe in (EVERYBODY | part, EVERYBODY | part | PersonalMixture()))
     assert alike(mixed, plain)
     assert all("personal_mixture" in state.parts for state in mixed.clients.values())
+
+
+@row("`prototypes` × `personal_layers`, other corrections, weighing")
+@pytest.mark.parametrize("part", [HEAD, Prox(mu=0.5), ControlVariates(), Equal()], ids=lambda part: part.label())
+def test_a_pull_to_prototypes_chains_with_the_rest(part: Settings) -> None:
+    plain, pulled = (run(recipe, Federation()) for recipe in (EVERYBODY | part, EVERYBODY | part | Prototypes()))
+    first = min(len(plain.states), 2)
+    assert same(plain.states[first - 1].weights, pulled.states[first - 1].weights)
+    assert not alike(plain, pulled)
+    for report in pulled.reports.values():
+        assert len(report.extras["prototypes"]["means"]) == int(report.extras["prototypes"]["classes"].sum())
+
+
+@row("`prototypes` × a skipped visit")
+def test_who_does_not_train_sends_no_means() -> None:
+    story = run(EVERYBODY | ODD_ONES_SKIP | Prototypes(), Federation(), versions=4)
+    skipped = [report for report in story.reports.values() if report.substitute]
+    assert skipped
+    assert not any("prototypes" in report.extras for report in skipped)
+
+
+@row("`nearest_prototype` × no `prototypes`")
+def test_without_prototypes_there_is_nothing_to_compare_with() -> None:
+    alone = EVERYBODY | NearestPrototype()
+    with pytest.raises(UserError, match="nearest_prototype without prototypes"):
+        alone.whole()
+    (alone | Prototypes()).whole()
+
+
+@row("`prototypes`, `nearest_prototype`, `nearest_neighbours` × tasks without classes")
+@pytest.mark.parametrize("part", [Prototypes(), NearestNeighbours()], ids=lambda part: part.label())
+def test_what_compares_classes_needs_them(part: Settings) -> None:
+    numbers = replace(collection(), task="regression", classes=(), train=regression(60), test=regression(15))
+    with pytest.raises(UserError, match=f"{part.label()} for the task regression"):
+        prepared(federation=dealt(numbers, [20, 20]), recipe=EVERYBODY | part)
 
 
 @row("`adaptive_start` × partial work")

@@ -243,6 +243,8 @@ def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: 
         "fadas": {"modifiers", "sharing", "release", "server_step"},
         "apfl": {"sharing", "personal"},
         "fedala": {"personal"},
+        "fedproto": {"corrections", "sharing", "scope", "personal"},
+        "knn_per": {"personal"},
         "pfedme": {"sharing", "personal", "optimiser"},
         "per_fedavg": {"sharing", "personal"},
         "ditto": {"sharing", "personal"},

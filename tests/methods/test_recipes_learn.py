@@ -14,8 +14,8 @@ from polyrhythm.experiments.session import carry_out
 
 # cc_fedavg divides every update by the steps behind it and steps by 1: slow by definition. Nobody exchanges anything in
 # local_only, so a client with two classes of ten cannot know the others.
-PERSONAL = {"apfl", "ditto", "fedala", "fedavg_ft", "fedbabu", "fedper", "fedrep", "lg_fedavg"}
-EXEMPT = {"cc_fedavg", "local_only"} | (PERSONAL - {"apfl", "ditto", "fedala", "fedavg_ft"}) | {"pfedme"}
+PERSONAL = {"apfl", "ditto", "fedala", "fedavg_ft", "fedbabu", "fedper", "fedproto", "fedrep", "knn_per", "lg_fedavg"}
+EXEMPT = {"cc_fedavg", "local_only"} | (PERSONAL - {"apfl", "ditto", "fedala", "fedavg_ft", "knn_per"}) | {"pfedme"}
 # A linear model has no width between two layers.
 PARTS = {"federated_dropout", "fedrolex", "fiarse", "heterofl"}
 EXITS = {"depthfl"}

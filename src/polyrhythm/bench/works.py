@@ -129,6 +129,9 @@ class _Listener:
     def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Mapping[str, float]:
         raise NotImplementedError
 
+    def represented(self, model: Model, data: ClientData, layer: str) -> tuple[Tensor, Tensor, Tensor]:
+        raise NotImplementedError
+
     def lens(self) -> Lens:
         return None  # type: ignore[return-value]  # a shuffled order looks at nothing
 

@@ -33,6 +33,20 @@ def present_in(data: ClientData, layout: Layout) -> Tensor:
     return found
 
 
+def class_means(outputs: Tensor, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean representation of each class that some samples are of, [c, F], and whether they are of each, bool [C].
+
+    Args:
+        outputs: of the samples, [n, C].
+        features: their representations, [n, F].
+        targets: their classes, int64 [n].
+    """
+    counts = torch.bincount(targets, minlength=outputs.shape[1])
+    sums = torch.zeros(len(counts), features.shape[1], dtype=torch.float64).index_add_(0, targets, features.double())
+    there = counts > 0
+    return (sums[there] / counts[there, None]).to(features.dtype), there
+
+
 def _targets(data: ClientData) -> Iterator[Tensor]:
     arrays = getattr(data, "arrays", None)
     if arrays is not None and (known := arrays()) is not None:

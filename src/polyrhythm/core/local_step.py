@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.vectors import Buffers, Segment, clear_
-from polyrhythm.methods.correction import Correction, Push
+from polyrhythm.methods.correction import Push, Term
 from polyrhythm.methods.local.optimisers import LocalOptimiser, clip_
 from polyrhythm.methods.personal.guides import Guide, Slope
 
@@ -71,7 +71,7 @@ class LocalRule:
     seed: int
     gradient_squares: bool
     squared_losses: bool = False
-    terms: Sequence[Correction] = ()
+    terms: Sequence[Term] = ()
     watch: str | None = None
     held: tuple[Segment, ...] = ()
     away: bool = False
@@ -108,7 +108,7 @@ class LocalSteps:
         inputs: Tensor,
         targets: Tensor,
         positions: np.ndarray,
-        terms: Sequence[Correction] = (),
+        terms: Sequence[Term] = (),
         watch: str | None = None,
         squares: bool = False,
     ) -> Computed:

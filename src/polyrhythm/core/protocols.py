@@ -108,6 +108,12 @@ class Engine(Protocol):
         What the model itself draws is the caller's to name, as for `lens` and `fisher`: see `drawing`.
         """
 
+    def represented(self, model: Model, data: ClientData, layer: str) -> tuple[Tensor, Tensor, Tensor]:
+        """Outputs, representations [n, F] and targets of all of a client's samples, in eval mode.
+
+        What the model itself draws is the caller's to name, as for `evaluate`.
+        """
+
     def slope(
         self, at: Tensor, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers | None
     ) -> Slope:

@@ -13,7 +13,7 @@ from polyrhythm.base.streams import stream, torch_seed
 from polyrhythm.base.sums import difference
 from polyrhythm.base.vectors import clear_, with_statistics
 from polyrhythm.core import personal
-from polyrhythm.core.classes import present_in, rows_of
+from polyrhythm.core.classes import class_means, present_in, rows_of
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.local_run import LocalRun
 from polyrhythm.core.local_step import LocalRule
@@ -57,6 +57,7 @@ class Training:
         self.parts = state.parts_of(recipe.mechanisms(), setup)
         self.own = recipe.scope.own(engine.layout)
         self.present = present_in(data, engine.layout) if recipe.capacity.by_classes else None
+        self.averaged = 0  # samples whose representations were averaged
         self.lacking: Tensor | None = None  # the classes, int64, that the client has no sample of, if that matters
         if self.present is not None and not self.present.all():
             self.lacking = (~self.present).nonzero()[:, 0]
@@ -142,7 +143,7 @@ class Training:
             seed=seed,
             gradient_squares="gradient_square" in needs,
             squared_losses="squared_loss" in needs,
-            terms=[m for m in recipe.corrections if m.layers is not None],
+            terms=[term for key, m in recipe.of(Correction) if (term := m.term_of(self._brief(key))) is not None],
             watch=None if stop is None else stop.layer,
             held=() if self.lacking is None else rows_of(self.lacking, self.engine.layout),
             away=moved and start is not received,
@@ -208,6 +209,7 @@ class Training:
             rate=rates[0] if rates else 0.0,
             idle=idle,
             moments=rule.moments,
+            class_means=self._class_means if "class_means" in recipe.needs() else None,
         )
         buffers = self.engine.buffers()
         if recipe.capacity.statistics_apart:
@@ -234,7 +236,7 @@ class Training:
             buffers=self.own.put_buffers(buffers, [self.assignment.buffers[place] for place in self.own.buffers]),
             steps=outcome.steps,
             samples=path.samples * recipe.personal.gradients,
-            forward_samples=path.forward_samples,
+            forward_samples=path.forward_samples + self.averaged,
             gradient_samples=gradient_samples,
             rate=outcome.rate,
             travel=outcome.travel,
@@ -246,6 +248,13 @@ class Training:
         )
         known = norm is not None and report.update is update
         return state, replace_unchecked(report, norm=norm) if known else report
+
+    def _class_means(self, layer: str) -> tuple[Tensor, Tensor]:
+        """As `Outcome.class_means`, of the model that the client works with."""
+        model = Model(weights=self.engine.weights, buffers=self.engine.buffers())
+        self.averaged += len(self.data)
+        with self.run_.looking("class means"):
+            return class_means(*self.engine.represented(model, self.data, layer))
 
     def _brief(self, key: str) -> State:
         return self.assignment.briefs.get(key, {})

@@ -170,7 +170,7 @@ def ahead_of(
 ) -> Ahead:
     """How much a visit computes by its number of steps."""
     num_samples, needs, has_previous = visit.num_samples, recipe.needs(), state.previous is not None
-    asked = {("received", layer) for term in recipe.corrections for layer in term.layers or ()}
+    asked = {("received", layer) for term in recipe.corrections if term.looks_back for layer in term.layers or ()}
     if has_previous:
         asked |= {("previous", layer) for _, layer in asked}
     if work.stop is not None:
@@ -188,7 +188,7 @@ def ahead_of(
         batches=batches or (num_samples,),
         pass_steps=visit.epoch_steps,
         measured=looked + num_samples * len(needs & {"fisher", "fisher_model"}),
-        scored=num_samples * (recipe.order.looks(has_previous) + ("fisher_model" in needs)),
+        scored=num_samples * (recipe.order.looks(has_previous) + len(needs & {"fisher_model", "class_means"})),
         judged=int(work.stop is not None and not engine.one_mode),
         frozen=len(asked),
         reuse=not data.augmented,

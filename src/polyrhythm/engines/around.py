@@ -94,6 +94,9 @@ class AroundTorch:
         """What the task counts over a client's samples, in eval mode."""
         return self._torch.tally(model, data, positions, by_class=by_class)
 
+    def represented(self, model: Model, data: ClientData, layer: str) -> tuple[Tensor, Tensor, Tensor]:
+        return self._torch.represented(model, data, layer)
+
     def lens(self) -> Lens:
         return self._torch.lens()
 

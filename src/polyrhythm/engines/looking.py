@@ -42,13 +42,20 @@ class View:
 
     Args:
         engine: has the frozen models.
-        inputs: the batch.
+        inputs, targets: the batch.
         positions: whose they are, among the client's samples.
         current: representations under the model in training, by layer.
     """
 
-    def __init__(self, engine: Frozen, inputs: Tensor, positions: np.ndarray, current: Mapping[str, Tensor]) -> None:
-        self._engine, self._inputs, self._positions = engine, inputs, positions
+    def __init__(
+        self,
+        engine: Frozen,
+        inputs: Tensor,
+        targets: Tensor,
+        positions: np.ndarray,
+        current: Mapping[str, Tensor],
+    ) -> None:
+        self._engine, self._inputs, self._positions, self.targets = engine, inputs, positions, targets
         self._features: dict[tuple[Which, str], Tensor] = {("current", layer): z for layer, z in current.items()}
 
     @property

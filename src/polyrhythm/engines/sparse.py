@@ -14,7 +14,7 @@ from polyrhythm.base.magnitudes import Sparser
 from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.core.local_step import Computed, LocalSteps
 from polyrhythm.core.protocols import ClientData, Engine, Opening
-from polyrhythm.methods.correction import Correction
+from polyrhythm.methods.correction import Term
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.order.base import Lens
 
@@ -30,7 +30,7 @@ class Whole(Engine, Protocol):
         inputs: Tensor,
         targets: Tensor,
         positions: np.ndarray,
-        terms: Sequence[Correction] = (),
+        terms: Sequence[Term] = (),
         watch: str | None = None,
         squares: bool = False,
     ) -> Computed: ...
@@ -86,7 +86,7 @@ class SparseEngine(LocalSteps):
         inputs: Tensor,
         targets: Tensor,
         positions: np.ndarray,
-        terms: Sequence[Correction] = (),
+        terms: Sequence[Term] = (),
         watch: str | None = None,
         squares: bool = False,
     ) -> Computed:

@@ -22,7 +22,7 @@ from polyrhythm.core.protocols import ClientData, Opening
 from polyrhythm.engines.fisher import Squares
 from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batches
 from polyrhythm.engines.sparse import SparseEngine
-from polyrhythm.methods.correction import Correction, Which
+from polyrhythm.methods.correction import Term, Which
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.personal.guides import Slope
 from polyrhythm.models.distillation import sum_of_exits
@@ -137,7 +137,7 @@ class TorchEngine(LocalSteps):
         inputs: Tensor,
         targets: Tensor,
         positions: np.ndarray,
-        terms: Sequence[Correction] = (),
+        terms: Sequence[Term] = (),
         watch: str | None = None,
         squares: bool = False,
     ) -> Computed:
@@ -152,7 +152,7 @@ class TorchEngine(LocalSteps):
         inputs: Tensor,
         targets: Tensor,
         positions: np.ndarray,
-        terms: Sequence[Correction],
+        terms: Sequence[Term],
         watch: str | None,
         squares: bool,
         backward: Callable[[Tensor], tuple[Segment, ...]],
@@ -169,7 +169,7 @@ class TorchEngine(LocalSteps):
             outputs: Tensor = self.module(inputs)
         if self._lacking is not None:
             outputs = left_out(outputs, self._lacking)
-        view = View(self, inputs, positions, {layer: read[layer](len(inputs)) for layer in read})
+        view = View(self, inputs, targets, positions, {layer: read[layer](len(inputs)) for layer in read})
         pair = None
         if watch is not None:
             current = view.features("current", watch).detach() if judged is None else judged
@@ -258,6 +258,16 @@ class TorchEngine(LocalSteps):
                 total = total + self._task.tally(flat.module(inputs), targets, by_class=by_class)
         flat.structure.check()
         return total
+
+    def represented(self, model: Model, data: ClientData, layer: str) -> tuple[Tensor, Tensor, Tensor]:
+        flat = self._frozen_model("received")
+        self._loaded.discard("received")
+        flat.load(model.weights, model.buffers)
+        tap = locate(flat.module, layer)
+        with torch.no_grad():
+            found = [(*tap(inputs), targets) for inputs, targets in self._batches(data)]
+        outputs, features, targets = (torch.cat(pieces).to(CPU) for pieces in zip(*found, strict=True))
+        return outputs, features, targets
 
     def frozen(self, which: Which) -> nn.Module:
         """The received or the previous model of this visit, in eval mode."""

@@ -23,8 +23,9 @@ def chosen_for(experiment: Experiment, execution: Execution) -> Chosen:
     module, samples, recipe = experiment.module(), experiment.federation.train, experiment.recipe
     check_finite(dict(module.named_parameters()), f"the model {type(module).__name__}")
     module, read = checked_on_first_batch(module, experiment.aim, experiment.federation, recipe.batch)
-    for layer in recipe.watches:
+    for layer in (*recipe.watches, *((reads,) if (reads := recipe.personal.reads) else ())):
         locate(module, layer)
+    _has_classes(experiment)
     several = execution.driver in ("processes", "threads", "ray") or (execution.workers or 1) > 1
     parted = several or recipe.fills_places
     # Ray's workers compute on processors unless they have GPUs, and so does this process unless told otherwise.
@@ -48,6 +49,20 @@ def chosen_for(experiment: Experiment, execution: Execution) -> Chosen:
     reference = chosen.engine if isinstance(chosen.engine, TorchEngine) else chosen.engine.reference
     notes = repeated(reference, samples, batch=work.batch)
     return dataclasses.replace(chosen, woken=woken(module), notes=(*read, *notes))
+
+
+def _has_classes(experiment: Experiment) -> None:
+    """Refuses what is made of classes where samples have none."""
+    recipe, task = experiment.recipe, experiment.aim
+    by_classes = [part.label() for part in recipe.parts() if "class_means" in part.needs()]
+    by_classes += [recipe.personal.label()] if recipe.personal.reads else []
+    if by_classes and task.name != "classification":
+        raise UserError(
+            f"{by_classes[0]} for the task {task.name}",
+            expected="classification, in which a sample has one class",
+            why="it compares a sample with others of each class",
+            fix=f"use such data, or leave {by_classes[0]} out",
+        )
 
 
 def _for_gpus(work: Work, gpus: float) -> Chosen:

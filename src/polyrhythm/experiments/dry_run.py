@@ -8,9 +8,10 @@ and count as many bytes as the real ones.
 
 from __future__ import annotations
 
+import functools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, final
 
@@ -123,7 +124,14 @@ def dry_run(prepared: Prepared, *, within: float = math.inf) -> DryRun:
     few = Holding(experiment.federation.train, torch.arange(min(2, len(experiment.federation.train))))
     with measuring(engine, few, experiment.seed, "rehearsal"):
         metrics = list(engine.evaluate(engine.initial(), few))
-    dry = _Dry(engine, layout, experiment.federation.train.augmented, metrics)
+
+    @functools.cache
+    def widths(layer: str) -> tuple[int, int]:
+        with measuring(engine, few, experiment.seed, "rehearsal"):
+            outputs, features, _ = engine.represented(engine.initial(), few, layer)
+        return outputs.shape[1], features.shape[1]
+
+    dry = _Dry(engine, layout, experiment.federation.train.augmented, metrics, widths)
     driver = InlineDriver(
         recipe,
         replace(prepared.setup, size=_SIZE, cuts=None, places=()),
@@ -259,12 +267,20 @@ class _Dry:
         layout: of small vectors.
         augmented: whether the real samples are augmented, so that frozen outputs cannot be used again.
         measured: the metrics of the task.
+        widths: how many numbers the model gives for a sample, and a representation has.
     """
 
     releases_lock: ClassVar[bool] = False
 
-    def __init__(self, real: Engine, layout: Layout, augmented: bool, measured: Sequence[str]) -> None:
-        self.layout, self._augmented = layout, augmented
+    def __init__(
+        self,
+        real: Engine,
+        layout: Layout,
+        augmented: bool,
+        measured: Sequence[str],
+        widths: Callable[[str], tuple[int, int]],
+    ) -> None:
+        self.layout, self._augmented, self._widths = layout, augmented, widths
         self.single_sample_fails, self.one_mode = real.single_sample_fails, real.one_mode
         self._buffers = real.buffers()
         self.weights = layout.zeros()
@@ -299,6 +315,10 @@ class _Dry:
             squares=none + len(inputs) if rule.squared_losses else None,
             gradient_square=none if rule.gradient_squares else None,
         )
+
+    def represented(self, model: Model, data: ClientData, layer: str) -> tuple[Tensor, Tensor, Tensor]:
+        outputs, features = self._widths(layer)
+        return torch.zeros(outputs, outputs), torch.zeros(outputs, features), torch.arange(outputs)
 
     def slope(
         self, at: Tensor, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers | None

@@ -13,6 +13,7 @@ from torch import Tensor
 from polyrhythm.base.metric_names import NAN_OUTPUTS
 from polyrhythm.base.streams import stream
 from polyrhythm.core.measuring import measuring
+from polyrhythm.core.predicting import Used
 from polyrhythm.data.holding import Holding
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.members import measured
@@ -86,7 +87,7 @@ class Evaluator:
         """On a fixed sample of all clients' training data; None if none was asked for."""
         return None if self._train is None else self._task.read(self._tally(model, self._train, "train", *of))
 
-    def own_tests(self, model_of: Callable[[int], Model], of: Of = ()) -> dict[int, Tally]:
+    def own_tests(self, model_of: Callable[[int], Model | Used], of: Of = ()) -> dict[int, Tally]:
         """What the task counts on each client's own test samples; empty if there are none.
 
         Args:
@@ -95,7 +96,7 @@ class Evaluator:
         """
         return {c: self._tally(model_of(c), own, "own test", *of, c) for c, own in self._clients.items()}
 
-    def unseen_tests(self, model_of: Callable[[int], Model], of: Of = ()) -> dict[int, Tally]:
+    def unseen_tests(self, model_of: Callable[[int], Model | Used], of: Of = ()) -> dict[int, Tally]:
         """The same on the tests of clients that never train."""
         return {c: self._tally(model_of(c), own, "own test", *of, c) for c, own in self.unseen.items()}
 
@@ -208,9 +209,13 @@ class Evaluator:
         }
         return found or None
 
-    def _tally(self, model: Model, data: Holding, *names: int | str, by_class: bool = False) -> Tally:
+    def _tally(self, used: Model | Used, data: Holding, *names: int | str, by_class: bool = False) -> Tally:
+        model = used.model if isinstance(used, Used) else used
         with measuring(self._engine, data, self._seed, *names):
-            return self._engine.tally(model, data, by_class=by_class)
+            if not isinstance(used, Used) or used.predicts is None:
+                return self._engine.tally(model, data, by_class=by_class)
+            outputs, features, targets = self._engine.represented(model, data, used.layer)
+        return self._task.tally(used.predicts(outputs, features), targets, by_class=by_class)
 
     def _training_data_of_groups(self, experiment: Experiment) -> dict[str, Holding]:
         """A sample of each group's training data, drawn once."""

@@ -8,6 +8,7 @@ from typing import final
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.newcomers import settled_in
 from polyrhythm.core.personal import used
+from polyrhythm.core.predicting import Used, asked, predicting
 from polyrhythm.core.protocols import ClientData
 from polyrhythm.core.server_state import Record, ServerState
 from polyrhythm.core.visit_plan import visit_of
@@ -49,30 +50,30 @@ class PersonalModels:
             return True
         return there if every is None else version % every == 0
 
-    def models(self, server: ServerState) -> Callable[[int], Model]:
+    def models(self, server: ServerState) -> Callable[[int], Used]:
         """Which model a client uses with a version of the global one."""
         data_of = self._prepared.data_of
 
-        def model(client: int) -> Model:
+        def model(client: int) -> Used:
             record = server.clients.get(client, Record())
             return self._used(server, client, record.visits, self._state_of(client, record.accepted), data_of(client))
 
         return model
 
-    def of_unseen(self, server: ServerState) -> Callable[[int], Model]:
+    def of_unseen(self, server: ServerState) -> Callable[[int], Used]:
         """Which model a client that never trains would use: after visits of which it sends nothing."""
         prepared, data_of = self._prepared, self._prepared.data_of_unseen
         assert data_of is not None
         visits = prepared.experiment.evaluation.unseen_visits
 
-        def model(client: int) -> Model:
+        def model(client: int) -> Used:
             data = data_of(client)
             state = settled_in(prepared.recipe, prepared.setup, server, client, data, prepared.chosen.engine, visits)
             return self._used(server, client, visits, state, data)
 
         return model
 
-    def _used(self, server: ServerState, client: int, visits: int, state: ClientState, data: ClientData) -> Model:
+    def _used(self, server: ServerState, client: int, visits: int, state: ClientState, data: ClientData) -> Used:
         recipe, engine, setup = self._prepared.recipe, self._prepared.chosen.engine, self._prepared.setup
         visit, _ = visit_of(
             recipe,
@@ -84,4 +85,6 @@ class PersonalModels:
             version=server.version,
             total_rounds=setup.total_rounds,
         )
-        return used(recipe, visit, state, Model(weights=server.weights, buffers=server.buffers), data, engine)
+        sent = Model(weights=server.weights, buffers=server.buffers)
+        model, brief = used(recipe, visit, state, sent, data, engine), asked(recipe, setup, server.parts, client)
+        return predicting(recipe, visit, model, data, engine, brief)

@@ -141,9 +141,9 @@ FIGURES: Sequence[Figure] = (
     Figure(
         name="client_gains",
         title="Who gains, and who loses",
-        about="What each client gets more than from FedAvg with fine-tuning, where that is among the methods, else from "
-        "the first one, or from the one that is chosen, by the model that it uses: clients by their gain, a line for "
-        "each seed. Where a line is below 0, clients lose.",
+        about="What each client gets more than from FedAvg with fine-tuning, where that is among the methods, else "
+        "from the first one, or from the one that is chosen, by the model that it uses: clients by their gain, a line "
+        "for each seed. Where a line is below 0, clients lose.",
         lacks=_alone,
         drawn=_gains,
     ),

@@ -47,8 +47,23 @@ class BatchView(Protocol):
         """Representation [B, F] of this batch under the current, the received or the previous local model."""
 
     @property
+    def targets(self) -> Tensor:
+        """The targets of this batch."""
+
+    @property
     def has_previous(self) -> bool:
         """Whether this client has a last local model."""
+
+
+class Term(Protocol):
+    """What is added to the loss of each batch of a visit."""
+
+    @property
+    def layers(self) -> tuple[str, ...] | None:
+        """The representations that it reads."""
+
+    def term(self, view: BatchView) -> Tensor | None:
+        """A scalar; None where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +86,15 @@ class Correction(Mechanism):
     def layers(self) -> tuple[str, ...] | None:
         """The representations that `term` reads, so that one forward pass serves all terms; None without a term."""
         return None
+
+    def term_of(self, brief: State) -> Term | None:
+        """The term of a visit that was sent this; None where there is none."""
+        return None if self.layers is None else self
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether `term` compares with frozen models."""
+        return self.layers is not None
 
     @property
     def watches(self) -> tuple[str, ...]:

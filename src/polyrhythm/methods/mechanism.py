@@ -37,7 +37,16 @@ from polyrhythm.methods.work.budgets import Budgets
 DEFAULT_COHORT = 10
 
 Need = Literal[
-    "previous", "travel", "total_rounds", "gradient_square", "squared_loss", "fisher", "fisher_model", "expert", "base"
+    "previous",
+    "travel",
+    "total_rounds",
+    "gradient_square",
+    "squared_loss",
+    "fisher",
+    "fisher_model",
+    "expert",
+    "base",
+    "class_means",
 ]
 """What a mechanism asks of the cores:
 
@@ -49,7 +58,8 @@ Need = Literal[
 - "fisher": the trace of the empirical Fisher information at the received model, as a measure of the report;
 - "fisher_model": the trace of the Fisher information itself, for labels drawn from that model, as another measure;
 - "expert": the loss of each sample under an expert, a model trained before, which every client then has;
-- "base": in a release, the weights that every client was sent, kept at the server while somebody works on them.
+- "base": in a release, the weights that every client was sent, kept at the server while somebody works on them;
+- "class_means": at the client, after training, the mean representation of each class, as `Outcome.class_means`.
 """
 
 
@@ -121,6 +131,9 @@ class Outcome:
         sent: the update as the server will have it, [P]: the same one unless it travels compressed.
         packed, steps, travel, pull, rate, idle: as in `Report`.
         moments: the state of the local optimiser after its last step, by name; not to be changed.
+        class_means: gives the mean representation, in the layer of that name and under the model as trained, of each
+            class of which the client has samples, [c, F], and whether it has some of each class, bool [C]; where a
+            mechanism needs "class_means".
     """
 
     version: int
@@ -134,6 +147,7 @@ class Outcome:
     idle: Spans = ()
     packed: int | None = None
     moments: Mapping[str, Tensor | int] = field(default_factory=dict)
+    class_means: Callable[[str], tuple[Tensor, Tensor]] | None = None
 
 
 @final

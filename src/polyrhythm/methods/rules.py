@@ -23,6 +23,7 @@ from polyrhythm.methods.rules_of_own import (
     phases_are_of_two_parts,
     phases_have_no_early_end,
     privacy_is_accounted_for,
+    prototypes_are_made,
     steps_are_along_gradients,
 )
 from polyrhythm.methods.rules_of_parts import parts_of_models_are_enough
@@ -328,4 +329,5 @@ OF_THE_WHOLE: Rules = (
     sums_have_enough,
     _enough_can_report,
     phases_are_of_two_parts,
+    prototypes_are_made,
 )

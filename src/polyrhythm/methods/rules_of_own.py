@@ -138,6 +138,17 @@ def one_part_goes_along(recipe: Answers) -> None:
         )
 
 
+def prototypes_are_made(recipe: Answers) -> None:
+    wanted, own = recipe.personal.asks, recipe.personal.label()
+    if wanted and all(part.label() != wanted for part in recipe.parts()):
+        raise UserError(
+            f"{own} without {wanted}",
+            expected=f"{wanted}, which makes what {own} compares with",
+            why="there would be nothing to compare a sample with",
+            fix=f"pipe {wanted} onto the recipe as well, or leave {own} out",
+        )
+
+
 def phases_are_of_two_parts(recipe: Answers) -> None:
     phases = next((p.label() for p in recipe.parts() if isinstance(p, PersonalFirst)), "")
     if phases and recipe.scope == Everything():

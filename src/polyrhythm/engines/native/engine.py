@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 import torch
@@ -27,12 +27,13 @@ from polyrhythm.core.local_step import Computed, LocalSteps
 from polyrhythm.core.protocols import ClientData, Done, Job, Opening
 from polyrhythm.engines.looking import FrozenLens, View
 from polyrhythm.engines.native.extension import compiled, holds
+from polyrhythm.engines.native.jobs import divided, moments_of
 from polyrhythm.engines.native.passes import Passes, arrays, goals, rows
 from polyrhythm.engines.native.program import Dropout, Program
 from polyrhythm.engines.native.reading import program_of
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.engines.unsupported import Unsupported
-from polyrhythm.methods.correction import Correction, ModelContrast, Push, Which
+from polyrhythm.methods.correction import ModelContrast, Term, Which
 from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.parts import part_of
@@ -225,7 +226,7 @@ class NativeEngine(LocalSteps):
         inputs: Tensor,
         targets: Tensor,
         positions: np.ndarray,
-        terms: Sequence[Correction] = (),
+        terms: Sequence[Term] = (),
         watch: str | None = None,
         squares: bool = False,
     ) -> Computed:
@@ -248,7 +249,7 @@ class NativeEngine(LocalSteps):
             seed=self._open().seed,
             places=[(places[name].layers, z.numpy()) for name, z in current.items()],
         )
-        more = slopes_of(terms, View(self, inputs, positions, current), current) if terms else {}
+        more = slopes_of(terms, View(self, inputs, targets, positions, current), current) if terms else {}
         self._training.back(
             weights=self.weights.numpy(),
             gradient=self.gradient.numpy(),
@@ -306,6 +307,9 @@ class NativeEngine(LocalSteps):
         self.forward_samples += 0 if labels is None else len(data)
         return self._passes.fisher(model.weights, data, labels)
 
+    def represented(self, model: Model, data: ClientData, layer: str) -> tuple[Tensor, Tensor, Tensor]:
+        return self._torch.represented(model, data, layer)
+
     def lens(self) -> FrozenLens:
         return FrozenLens(self, self._task, self._open().data)
 
@@ -361,35 +365,7 @@ class NativeEngine(LocalSteps):
         return self._torch.buffers()
 
 
-def moments_of(job: Job) -> dict[str, Any] | None:
-    """The optimiser's settings and state as C++ takes them; None of an optimiser that it does not know."""
-    given, optimiser = job.moments, job.optimiser
-    none = {"momentum": 0.0, "nesterov": False, "beta2": 0.0, "epsilon": 0.0, "taken": 0, "decoupled": False}
-    if type(optimiser) is LocalSgd:
-        moment = given.get("momentum")
-        vectors = {"moment": moment.numpy() if isinstance(moment, Tensor) else None, "second": None}
-        return {**none, **vectors, "momentum": optimiser.momentum, "nesterov": optimiser.nesterov}
-    if type(optimiser) is LocalAdam and isinstance(given["steps"], int):
-        first, second = given["first"], given["second"]
-        assert isinstance(first, Tensor)
-        assert isinstance(second, Tensor)
-        vectors = {"moment": first.numpy(), "second": second.numpy()}
-        adam = {
-            "momentum": optimiser.beta1,
-            "beta2": optimiser.beta2,
-            "epsilon": optimiser.epsilon,
-            "decoupled": optimiser.decoupled,
-        }
-        return {**none, **vectors, **adam, "taken": given["steps"]}
-    return None
-
-
-def divided(push: Push) -> Push:
-    """A push with its factor taken out."""
-    return Push(pull=push.pull / push.factor, shift=None if push.shift is None else push.shift / push.factor)
-
-
-def slopes_of(terms: Sequence[Correction], view: View, current: dict[str, Tensor]) -> dict[str, Tensor]:
+def slopes_of(terms: Sequence[Term], view: View, current: dict[str, Tensor]) -> dict[str, Tensor]:
     """The gradient of some terms at the representations that they read."""
     for features in current.values():
         features.requires_grad_()

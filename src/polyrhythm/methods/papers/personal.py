@@ -11,7 +11,9 @@ from typing import Literal, Unpack
 from polyrhythm.methods.papers.common import DEFAULTS, Common, Preset, recipe
 from polyrhythm.methods.personal.guided import MetaStep, MoreauEnvelope, PersonalMixture
 from polyrhythm.methods.personal.models import FineTuning, PersonalCopy
+from polyrhythm.methods.personal.neighbours import NearestNeighbours, NearestPrototype
 from polyrhythm.methods.personal.phases import PersonalFirst
+from polyrhythm.methods.personal.prototypes import Prototypes
 from polyrhythm.methods.personal.scope import PersonalLayers
 from polyrhythm.methods.personal.starts import AdaptiveStart
 from polyrhythm.methods.recipe import Recipe
@@ -170,3 +172,29 @@ def fedala(*, tensors: int = 2, rate: float = 1.0, share: float = 0.8, **common:
         common: settings of every recipe, see `Common`.
     """
     return recipe("fedala", common, personal=AdaptiveStart(tensors=tensors, rate=rate, share=share))
+
+
+def knn_per(*, share: float = 0.5, neighbours: int = 7, scale: float = 1.0, **common: Unpack[Common]) -> Recipe:
+    """kNN-Per: FedAvg, and each client looks for like ones among its own samples (Marfoq et al., ICML 2022).
+
+    Args:
+        share: of the neighbours in what is predicted; 0 is FedAvg.
+        neighbours: how many.
+        scale: of squared distances, for each number of a representation.
+        common: settings of every recipe, see `Common`.
+    """
+    own = NearestNeighbours(share=share, neighbours=neighbours, scale=scale)
+    return recipe("knn_per", common, personal=own)
+
+
+def fedproto(*, strength: float = 1.0, **common: Unpack[Common]) -> Recipe:
+    """FedProto: the mean representations of classes are exchanged in place of a model (Tan et al., AAAI 2022).
+
+    A client puts a sample into the class whose mean is nearest. All clients train models of one kind here.
+
+    Args:
+        strength: of the pull towards the means; 0 is training alone.
+        common: settings of every recipe, see `Common`.
+    """
+    means, alone = (Prototypes(strength=strength),), PersonalLayers(layers=("*",))
+    return recipe("fedproto", common, scope=alone, corrections=means, personal=NearestPrototype(), sharing=Equal())

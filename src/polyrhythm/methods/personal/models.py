@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
+from torch import Tensor
+
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.base.vectors import Layout
@@ -58,7 +60,7 @@ class PersonalModel(Mechanism):
 
     @property
     def tunes(self) -> bool:
-        """Whether it trains `when_used`."""
+        """Whether work is done for it when it is used: it trains `when_used`, or looks at the client's samples."""
         return False
 
     @property
@@ -134,6 +136,32 @@ class PersonalModel(Mechanism):
     def when_used(self, visit: Visit) -> Round | None:
         """What is trained when the client comes to use its model, on what `begins` gives; None for nothing."""
         return None
+
+    @property
+    def reads(self) -> str:
+        """The representation that it predicts by, in place of the model's outputs; "" for these alone."""
+        return ""
+
+    @property
+    def compares(self) -> bool:
+        """Whether it predicts by the client's own training samples."""
+        return False
+
+    @property
+    def asks(self) -> str:
+        """The part whose word from the server it predicts by; "" for none."""
+        return ""
+
+    def predicts(self, outputs: Tensor, features: Tensor, own: tuple[Tensor, Tensor] | None, brief: State) -> Tensor:
+        """What a client's model predicts for some samples, as outputs of a model, [B, C].
+
+        Args:
+            outputs: of its model, [B, C].
+            features: the samples' representations under it, [B, F].
+            own: those of the client's training samples, [n, F], and their classes, int64 [n], if it `compares`.
+            brief: what the server sends for the part that it `asks`.
+        """
+        return outputs
 
 
 @final
