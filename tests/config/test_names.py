@@ -96,6 +96,7 @@ def test_every_recipe_and_part_can_be_named() -> None:
         given = ", ".join(f"{f}={v}" for f, v in needed.items() if f in part.__dataclass_fields__)
         of_all = ("last_updates", "last_models", "stale_updates", "participation_intervals", "dp", "secagg")
         bases = {**dict.fromkeys(of_all, "fedavg | equal"), "over_select": "fedavg", "personal_first": "fedper"}
+        bases["nearest_prototype"] = "fedavg | prototypes"
         base = {**bases, "shared_moments": "fedavg | local_amsgrad"}.get(name, "fedavg | buffer")
         assert isinstance(names.recipe(f"{base} | {name}({given})"), Recipe)
 
