@@ -52,7 +52,7 @@ HALF = WidthPrefix(ratio=0.5)
 
 @row(
     "a part of the model × `server_extrapolation`, `diverse_sampling`, `cluster_sampling` by updates, "
-    "`geometric_median`, `shared_moments`",
+    "`geometric_median`, `shared_moments`, `prototypes`",
 )
 @pytest.mark.parametrize(
     "other",

@@ -50,6 +50,7 @@ class Prototypes(Correction):
     decides = "towards which prototypes a client learns"
     of_a_release = True
     privacy = refused("the mean representation of each class of a client is sent without noise", "take fine_tuning")
+    why_whole = "compares representations, which have fewer coordinates in a part of the model"
     in_sums = needs_single("it sends the mean representation of each class of a client, bare")
 
     @property
