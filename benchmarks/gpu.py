@@ -8,27 +8,34 @@ In this order, so that what matters most is there if time runs short; what is no
 - agreement: stacked on the device beside torch on the processor, for every family of recipes; how far the weights lie
   apart after three versions, as a share of how far they went, which is to be `CLOSE` at most;
 - speed: a round of LeNet-5 clients, stacked on the device, as a bare loop on the same device, and by the native engine;
-- memory: the most that the device held meanwhile;
+  then of clients with adapters of a transformer, whose frozen part is there once for all of them; and the most that the
+  device held meanwhile;
 - precision: the same in TF32 and in bfloat16: how much faster a round is, and how far its weights lie from float32's;
-- pieces: the same round where half of the cohort has room, which is to come to the same weights;
+- pieces: the same round where half of the cohort has room, and on a card where memory runs out; both are to come to
+  the same weights;
 - resume: a run that is killed goes on, and comes to the weights of one that was not;
 - ray: two workers that share the card come to the weights of one process.
 
-Writes OUT.json after every part, and OUT.md at the end. Exits with 1 where something disagrees.
+Writes OUT.json and OUT.md after every row, so what was found until then is there whenever it ends. When the time is
+over, what is under way is broken off. Exits with 1 where something disagrees.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import importlib.util
 import itertools
 import json
+import os
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +46,10 @@ from torch import Tensor
 from torch.nn import functional
 
 import polyrhythm as pr
+
+sys.path.insert(0, str(Path(__file__).parent))
+import lora
+
 from polyrhythm.base.streams import torch_generator
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines import stacked
@@ -65,6 +76,9 @@ class Size:
         batch: samples in a step.
         repeats: rounds that are measured.
         models: what the families of recipes are tried on.
+        texts: that each client holds where adapters are measured.
+        wide: width and layers of the transformer there.
+        briefly: the models on which only one family is tried.
     """
 
     clients: int
@@ -72,10 +86,21 @@ class Size:
     batch: int
     repeats: int
     models: tuple[str, ...]
+    texts: int
+    wide: tuple[int, int]
+    briefly: tuple[str, ...] = ()
 
 
-SMALL = Size(clients=4, held=12, batch=5, repeats=1, models=("mlp",))
-WHOLE = Size(clients=100, held=600, batch=10, repeats=5, models=("lenet5", "resnet9"))
+SMALL = Size(clients=4, held=12, batch=5, repeats=1, models=("mlp", "lora"), briefly=("lora",), texts=6, wide=(32, 2))
+WHOLE = Size(
+    clients=100,
+    held=600,
+    batch=10,
+    repeats=5,
+    models=("lenet5", "resnet9", "lora"),
+    texts=100,
+    wide=(256, 4),
+)
 
 
 def families(batch: int) -> dict[str, pr.Recipe]:
@@ -87,8 +112,12 @@ def families(batch: int) -> dict[str, pr.Recipe]:
         "a pull (fedprox)": pr.fedprox(mu=0.1, **common),
         "a shift (scaffold)": pr.scaffold(**common),
         "a pull and a shift (feddyn)": pr.feddyn(**common),
+        "a factor (fedcm)": pr.fedcm(**common),
         "momentum, decay, a limit": pr.fedavg(**common, momentum=0.9, weight_decay=1e-3, clip=1.0),
         "momentum that is kept": pr.fedavg(**common, momentum=0.9, keep_state=True),
+        "rates of each step": pr.fedavg(**common, schedule=pr.parts.cosine(unit="step")),
+        "gradients that are measured": pr.fedavg(**{**common, "cohort": 2}) | pr.parts.critical_periods(),
+        "a model of each client's own (ditto)": pr.ditto(**common),
         "a server's Adam (cc_fedadam)": pr.cc_fedadam(cohort=4, batch=batch, lr=0.05),
         "without rounds (fedbuff)": pr.fedbuff(concurrency=4, buffer=2, epochs=1, batch=batch, lr=0.05),
         "budgets of steps (ccfl)": pr.ccfl(cohort=4, batch=batch, steps=3, lr=0.05),
@@ -108,6 +137,8 @@ def noise(clients: int, held: int, shape: tuple[int, ...] = (3, 32, 32)) -> Coll
 
 def experiment(model: str, recipe: pr.Recipe, clients: int, held: int, rounds: int) -> pr.Experiment:
     """Of noise, over clients that all hold the same number of samples."""
+    if model == "lora":
+        return lora.experiment(lora.decoder(64, 2), recipe, clients, held, rounds)
     federation = pr.federate(noise(clients, held), pr.data.Iid(), clients, 0)
     return pr.Experiment(federation=federation, model=model, recipe=recipe, rounds=rounds)
 
@@ -128,7 +159,8 @@ def apart(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
 def agreement(device: str, size: Size) -> Iterator[dict[str, Any]]:
     """Stacked on the device beside torch on the processor."""
     for model in size.models:
-        for name, recipe in families(size.batch).items():
+        tried = families(size.batch).items()
+        for name, recipe in itertools.islice(tried, 1 if model in size.briefly else None):
             made = experiment(model, recipe, 4, min(size.held, 50), 3)
             ours = prepare(made, pr.Execution(engine="stacked", device=device, driver="inline"))
             theirs = prepare(made, pr.Execution(engine="torch", device="cpu", driver="inline"))
@@ -138,6 +170,16 @@ def agreement(device: str, size: Size) -> Iterator[dict[str, Any]]:
                 continue
             distance = apart(weights(ours), weights(theirs))
             yield {**found, "apart": distance, "agrees": distance <= CLOSE}
+    yield from dropped(device, size)
+
+
+def dropped(device: str, size: Size) -> Iterator[dict[str, Any]]:
+    """Dropout, whose masks are the stacked engine's own: on the device beside the same engine on the processor."""
+    made = experiment("ccfl-mlp", families(size.batch)["fedavg"], 4, min(size.held, 50), 3)
+    both = [prepare(made, pr.Execution(engine="stacked", device=where, driver="inline")) for where in (device, "cpu")]
+    distance = apart(*map(weights, both))
+    told = {"model": "ccfl-mlp", "family": "dropout", "engine": both[0].chosen.kind}
+    yield {**told, "apart": distance, "agrees": both[0].chosen.kind == "stacked" and distance <= CLOSE}
 
 
 def synchronised(device: torch.device) -> float:
@@ -169,6 +211,17 @@ def rounds(of: Prepared, device: torch.device) -> list[float]:
     return [after - before for before, after in itertools.pairwise(times)][1:-1]
 
 
+def peak(device: torch.device, *, anew: bool = False) -> float | None:
+    """The most that a card held in MB, since it was begun anew."""
+    if device.type != "cuda":
+        return None
+    held = torch.cuda.max_memory_allocated(device) / 2**20
+    if anew:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    return held
+
+
 def bare(made: pr.Experiment, size: Size, device: torch.device) -> list[float]:
     """The loop that anybody would write: one client after the other, on the device."""
     model = build("lenet5", (3, 32, 32), 10).to(device)
@@ -198,10 +251,9 @@ def bare(made: pr.Experiment, size: Size, device: torch.device) -> list[float]:
 def speed(device: str, size: Size) -> Iterator[dict[str, Any]]:
     """Seconds of a round, each way."""
     where, made = device_of(device), of_speed(size)
-    if where.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(where)
+    peak(where, anew=True)
     ours = statistics.median(rounds(prepare(made, pr.Execution(engine="stacked", device=device)), where))
-    held = torch.cuda.max_memory_allocated(where) / 2**20 if where.type == "cuda" else None
+    held = peak(where)
     native = prepare(made, pr.Execution(engine="native", device="cpu"))
     there = statistics.median(rounds(native, torch.device("cpu"))) if native.chosen.kind == "native" else None
     loop = statistics.median(bare(of_speed(size), size, where))
@@ -209,6 +261,26 @@ def speed(device: str, size: Size) -> Iterator[dict[str, Any]]:
     yield {"bare_s": loop, "times_bare": loop / ours, "asked": ASKED if where.type == "cuda" else None}
     yield {"native_s": there, "times_native": None if there is None else there / ours}
     yield {"peak_mb": held}
+    yield from adapters(where, device, size)
+
+
+def adapters(where: torch.device, device: str, size: Size) -> Iterator[dict[str, Any]]:
+    """Seconds of a round of clients with adapters of one transformer, and how often its frozen part is in memory."""
+    model = lora.decoder(*size.wide)
+    frozen = sum(p.nbytes for p in model.parameters() if not p.requires_grad) / 2**20
+    recipe = pr.fedavg(cohort=size.clients, epochs=1, batch=size.batch, lr=0.05)
+    made = lora.experiment(model, recipe, size.clients, size.texts, 2 + size.repeats)
+    peak(where, anew=True)
+    of = prepare(made, pr.Execution(engine="stacked", device=device))
+    ours, held = statistics.median(rounds(of, where)), peak(where)
+    loop, times = lora.by_hand(made, model, size.batch, 0.05, where), list[float]()
+    for _ in range(1 + min(2, size.repeats)):
+        begun = synchronised(where)
+        next(loop)
+        times.append(synchronised(where) - begun)
+    by_hand = statistics.median(times[1:])
+    told = {"model": "lora", "engine": of.chosen.kind, "clients": size.clients, "frozen_mb": frozen}
+    yield {**told, "stacked_s": ours, "bare_s": by_hand, "times_bare": by_hand / ours, "peak_mb": held}
 
 
 def precision(device: str, size: Size) -> Iterator[dict[str, Any]]:
@@ -238,6 +310,30 @@ def pieces(device: str, size: Size) -> Iterator[dict[str, Any]]:
     halved = prepare(made, pr.Execution(engine="stacked", device=device, stack=2))
     distance = apart(weights(halved), weights(whole))
     yield {"stack": 2, "apart": distance, "agrees": distance <= CLOSE, "vectors": stacked.VECTORS}
+    where = device_of(device)
+    if where.type != "cuda":
+        yield {"why": "there is no card whose memory could run out"}
+        return
+    made = of_speed(dataclasses.replace(size, repeats=0))
+    peak(where, anew=True)
+    exact = weights(prepare(made, pr.Execution(engine="stacked", device=device)))
+    needed = peak(where, anew=True) or 0.0
+    with little_room(where, 0.7 * needed), warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        distance = apart(weights(prepare(made, pr.Execution(engine="stacked", device=device))), exact)
+    halved = [str(warning.message) for warning in heard if "no memory for" in str(warning.message)]
+    yield {"needed_mb": needed, "halved": halved, "apart": distance, "agrees": bool(halved) and distance <= CLOSE}
+
+
+@contextlib.contextmanager
+def little_room(device: torch.device, megabytes: float) -> Iterator[None]:
+    """Has a card give this process no more than so much."""
+    total = torch.cuda.get_device_properties(device).total_memory / 2**20
+    torch.cuda.set_per_process_memory_fraction(megabytes / total, device)
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, device)
 
 
 LONG = """
@@ -281,9 +377,11 @@ def ray(device: str, size: Size) -> Iterator[dict[str, Any]]:
         return
     made = experiment("lenet5", pr.fedavg(cohort=4, epochs=1, batch=size.batch, lr=0.05), 4, min(size.held, 50), 3)
     alone = weights(prepare(made, pr.Execution(engine="stacked", device=device, driver="inline", stack=2)))
+    begun = time.perf_counter()
     both = weights(prepare(made, pr.Execution(driver="ray", workers=2, gpus=0.5, stack=2)))
     distance = apart(both, alone)
-    yield {"workers": 2, "gpus": 0.5, "apart": distance, "agrees": distance <= CLOSE}
+    told = {"workers": 2, "gpus": 0.5, "with_start_s": time.perf_counter() - begun}
+    yield {**told, "apart": distance, "agrees": distance <= CLOSE}
 
 
 PARTS: dict[str, Callable[[str, Size], Iterator[dict[str, Any]]]] = {
@@ -315,51 +413,79 @@ class Found:
         return [name for name, rows in self.parts.items() if any(row.get("agrees") is False for row in rows)]
 
     def write(self) -> None:
-        """All that there is so far."""
+        """All that there is so far; each file is whole or the one before."""
         self.out.parent.mkdir(parents=True, exist_ok=True)
         told = {**self.about, "parts": self.parts, "disagrees": self.disagrees}
-        self.out.with_suffix(".json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        for end, text in ((".json", json.dumps(told, indent=1) + "\n"), (".md", self.page())):
+            fresh = self.out.with_suffix(f"{end}.new")
+            fresh.write_text(text, encoding="utf-8")
+            os.replace(fresh, self.out.with_suffix(end))
 
-    def page(self) -> None:
+    def page(self) -> str:
         """The same to be read."""
         lines = [f"# {self.about['device']}", "", ", ".join(f"{k} {v}" for k, v in self.about.items()), ""]
         for name, rows in self.parts.items():
             lines += [f"## {name}", ""]
             lines += [f"- {', '.join(f'{key} {_short(value)}' for key, value in row.items())}" for row in rows]
             lines += [""]
-        self.out.with_suffix(".md").write_text("\n".join(lines), encoding="utf-8")
+        return "\n".join(lines)
 
 
 def _short(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
+class TimeOver(BaseException):
+    """The time is over, wherever the program is."""
+
+
+@contextlib.contextmanager
+def no_longer_than(seconds: float) -> Iterator[None]:
+    """Breaks a block off when the time is over: between two steps of Python, so not within one of the device."""
+
+    def over(*_: object) -> None:
+        raise TimeOver
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def carry_out(found: Found, device: str, size: Size, seconds: float) -> None:
-    """All parts, of which none begins when the time is over, and none that fails ends the others."""
+    """All parts, of which none goes on when the time is over, and none that fails ends the others.
+
+    Agreement takes half of the time at most: no card is there for it alone.
+    """
     begun = time.monotonic()
     for name, part in PARTS.items():
         rows = found.parts[name] = list[dict[str, Any]]()
+        left = seconds - (time.monotonic() - begun)
+        share = min(left, seconds / 2) if name == "agreement" else left
         try:
-            for row in part(device, size) if time.monotonic() - begun < seconds else ():
-                rows.append(row)
-                print(name, json.dumps(row), flush=True)
-                found.write()
-                if time.monotonic() - begun >= seconds:
-                    rows.append({"why": f"{seconds:.0f} s were over"})
-                    break
-            if not rows:
+            if share > 0:
+                with no_longer_than(share):
+                    for row in part(device, size):
+                        rows.append(row)
+                        print(name, json.dumps(row), flush=True)
+                        found.write()
+            else:
                 rows.append({"why": f"{seconds:.0f} s were over"})
+        except TimeOver:
+            rows.append({"why": f"{share:.0f} s were over"})
         except Exception as error:  # the others are to be measured all the same
             rows.append({"why": f"{type(error).__name__}: {error}", "agrees": False})
         found.write()
-    found.page()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1, or cpu to try this program out")
     parser.add_argument("--small", action="store_true", help="four clients with few samples")
-    parser.add_argument("--seconds", type=float, default=480, help="after which nothing more begins")
+    parser.add_argument("--seconds", type=float, default=480, help="after which nothing goes on")
     parser.add_argument("--out", type=Path, default=Path("gpu"))
     given = parser.parse_args()
     device = device_of(given.device)

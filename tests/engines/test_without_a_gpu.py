@@ -2,19 +2,20 @@
 
 - Another device: torch's fake tensors have shapes and devices and no numbers, and refuse what mixes devices. A second
   processor, `cpu:1`, stands for the GPU: a device that this torch was not built for refuses even to be indexed.
-- What is there for CUDA alone is reached by doubles: the choice of a device and its name (`engines/devices.py`), its
-  memory and what follows when there is none left (`engines/stacked.py`), the flags of cuDNN and cuBLAS
-  (`engines/exactness.py`), pinned memory and streams (`engines/uploads.py`), generators (`base/streams.py`), autocast
-  around a run (`base/surroundings.py`), the record (`runs/environment.py`), an actor's GPU (`on_ray/visitor.py`), and
-  running out of memory in a worker (`workers/worker.py`). A test holds this list to the code.
+- What is there for CUDA alone is reached by doubles. `PLACES` names each function that speaks of it, and the test that
+  reaches it there; one test holds that table to the code, and another that every such line is really run.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
+import json
 import os
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import polyrhythm as pr
+from adapters import Decoder, Encoder, padded, walks
 from laws.test_engines import experiment, story
 from laws.world import near
 from polyrhythm.base.errors import UserError
@@ -39,12 +41,14 @@ from polyrhythm.engines import stacked
 from polyrhythm.engines.devices import device_of, named
 from polyrhythm.engines.exactness import WORKSPACE, computing
 from polyrhythm.engines.kinds import Precision
+from polyrhythm.engines.selection import candidates
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.step import Step
 from polyrhythm.methods.local.schedules import Cosine
 from polyrhythm.runs.environment import machine
 from polyrhythm.simulation.workers.on_ray.visitor import own_device
 from polyrhythm.simulation.workers.worker import out_of_memory
+from small import dealt
 
 ELSEWHERE = torch.device("cpu", 1)
 GPU = torch.device("cuda", 0)
@@ -99,6 +103,8 @@ def _moved(module: nn.Module, device: torch.device) -> nn.Module:
             if old is not None:
                 fresh = nn.Parameter(old.detach().to(device), old.requires_grad)
                 part._parameters[name] = known.setdefault(id(old), fresh)
+        for name, buffer in part._buffers.items():
+            part._buffers[name] = None if buffer is None else buffer.to(device)
     return module
 
 
@@ -110,6 +116,7 @@ def taken_elsewhere(engine: StackedEngine, jobs: Sequence[Job]) -> list[Tensor]:
     ended: list[Tensor] = []
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode(allow_non_fake_inputs=True):
         patch.setattr(nn.Module, "to", _moved)
+        patch.setattr(Tensor, "__deepcopy__", lambda tensor, memo: tensor.clone())  # of buffers: fakes share no memory
         patch.setattr(FakeTensor, "tolist", lambda sums: [[0.0] * sums.shape[1]] * sums.shape[0])
         there = StackedEngine(engine.reference, engine._step.on(ELSEWHERE), ELSEWHERE)
         found, _ = there._together(jobs, None, jobs[:1])
@@ -118,10 +125,15 @@ def taken_elsewhere(engine: StackedEngine, jobs: Sequence[Job]) -> list[Tensor]:
     return ended
 
 
-@pytest.mark.parametrize("net", ["perceptron", "tied", "lenet5"])
+@pytest.mark.parametrize("net", ["perceptron", "tied", "lenet5", "adapters", "padded texts"])
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=list(RECIPES))
 def test_nothing_of_a_round_mixes_devices_and_it_ends_on_the_processor(net: str, recipe: pr.Recipe) -> None:
-    engine, jobs = turn(net, recipe)
+    changes: dict[str, Any] = {}
+    if net == "adapters":
+        net, changes = "perceptron", {"federation": dealt(walks(sum(SIZES)), list(SIZES)), "model": Decoder()}
+    if net == "padded texts":
+        net, changes = "perceptron", {"federation": padded(17), "model": Encoder()}
+    engine, jobs = turn(net, recipe, **changes)
     ended = taken_elsewhere(engine, jobs)
     assert [weights.device for weights in ended] == [torch.device("cpu")] * len(jobs)
     assert {weights.shape for weights in ended} == {engine.weights.shape}
@@ -376,19 +388,6 @@ def test_a_worker_knows_when_a_gpu_has_no_memory_left() -> None:
     assert not out_of_memory(RuntimeError("CUDA error: an illegal instruction was encountered"))
 
 
-def test_every_branch_that_only_a_gpu_takes_is_named_above() -> None:
-    source = Path(pr.__file__).parent
-    found = {path for path in source.rglob("*.py") if re.search(r"torch\.cuda|\"cuda\"", path.read_text())}
-    elsewhere = {
-        "engines/selection.py",
-        "experiments/execution.py",
-    }  # the rule, and checks: tested where the others are
-    names = {str(path.relative_to(source)) for path in found} - elsewhere
-    assert names
-    for name in names:
-        assert "/".join(name.split("/")[-2:]) in (__doc__ or ""), name
-
-
 # Devices.
 
 
@@ -411,3 +410,118 @@ def test_a_device_is_one_that_is_there(
         return
     assert device_of(asked) == expected
     assert named(expected) == ("cpu" if expected.type == "cpu" else f"card {expected.index}")
+
+
+@pytest.mark.parametrize(("at_once", "expected"), [(1, ("native",)), (2, ("native", "stacked"))])
+def test_on_a_gpu_visits_that_come_together_are_stacked(at_once: int, expected: tuple[str, ...]) -> None:
+    assert candidates("auto", GPU, at_once) == expected
+    assert candidates("auto", torch.device("cpu"), at_once) == ("native",)
+
+
+def test_a_gpu_without_a_share_for_actors_is_refused() -> None:
+    with pytest.raises(UserError, match="device=cuda with driver=ray, and no gpus"):
+        pr.Execution(driver="ray", workers=2, device="cuda")
+
+
+# The list of all of them.
+
+SOURCE = Path(pr.__file__).parent
+PLACES: dict[str, Callable[..., None]] = {
+    "engines/devices.py device_of": test_a_device_is_one_that_is_there,
+    "engines/devices.py named": test_a_device_is_one_that_is_there,
+    "engines/stacked.py _size": test_on_a_gpu_room_is_half_of_its_memory_or_of_a_share,
+    "engines/stacked.py _tried": test_where_memory_is_short_half_as_many_lie_side_by_side_and_that_is_said,
+    "engines/stacked.py _halve": test_where_memory_is_short_half_as_many_lie_side_by_side_and_that_is_said,
+    "engines/stacked.py _together": test_whoever_has_no_room_yet_is_brought_when_the_others_have_gone,
+    "engines/selection.py candidates": test_on_a_gpu_visits_that_come_together_are_stacked,
+    "engines/uploads.py _stream": test_the_next_piece_is_brought_beside_the_work_and_waited_for,
+    "engines/uploads.py beside": test_the_next_piece_is_brought_beside_the_work_and_waited_for,
+    "engines/uploads.py hand_over": test_the_next_piece_is_brought_beside_the_work_and_waited_for,
+    "engines/exactness.py _told": test_a_gpu_computes_as_exactly_as_it_is_asked_and_the_same_every_time,
+    "experiments/execution.py _check_engine": test_a_gpu_without_a_share_for_actors_is_refused,
+    "base/streams.py seeded_torch": test_the_generators_of_gpus_are_seeded_and_put_back,
+    "base/surroundings.py plain_surroundings": test_autocast_for_gpus_around_a_run_is_refused,
+    "runs/environment.py machine": test_the_record_names_the_gpu,
+    "simulation/workers/worker.py out_of_memory": test_a_worker_knows_when_a_gpu_has_no_memory_left,
+    "simulation/workers/on_ray/visitor.py own_device": test_an_actor_computes_on_the_gpu_that_it_was_given,
+}
+"""Every function of the source that names CUDA, and the test that reaches that."""
+
+
+def _named(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and re.match(r"cuda(:\d+)?$", node.value) is not None
+    return isinstance(node, ast.Attribute) and node.attr == "cuda" and not isinstance(node.value, ast.Call)
+
+
+def _spoken_of() -> dict[str, set[int]]:
+    """The lines that name CUDA, but annotations and imports, by file and function."""
+    found: dict[str, set[int]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                inside = [node for statement in function.body for node in _within(statement)]
+                lines = {node.lineno for node in inside if _named(node)}  # type: ignore[attr-defined]
+                if lines:
+                    found[f"{path.relative_to(SOURCE)} {function.name}"] = lines
+    return found
+
+
+def _within(node: ast.AST) -> Iterator[ast.AST]:
+    """All below, but functions and classes of their own, and annotations."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return
+    yield node
+    for name, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST) and name not in ("annotation", "returns"):
+                yield from _within(child)
+
+
+def test_every_place_that_names_cuda_is_in_the_table() -> None:
+    assert _spoken_of().keys() == PLACES.keys()
+
+
+@pytest.mark.slow
+def test_every_line_that_names_cuda_is_run_by_the_test_of_its_place() -> None:
+    """In a process of its own, which notes what is run in the files in question while it runs these tests."""
+    names = sorted({test.__name__ for test in PLACES.values()})
+    files = {place.split()[0] for place in PLACES}
+    found = subprocess.run(
+        [sys.executable, "-c", TRACED, str(SOURCE), json.dumps(sorted(files)), *(f"{__file__}::{n}" for n in names)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout[-2000:] + found.stderr[-2000:]
+    run = {tuple(line) for line in json.loads(found.stdout.splitlines()[-1])}
+    for place, lines in _spoken_of().items():
+        file = place.split()[0]
+        assert {(file, line) for line in lines} <= run, place
+
+
+TRACED = """
+import json, os, sys, threading
+import pytest
+source, files, *tests = sys.argv[1:]
+watched = {os.path.join(source, name): name for name in json.loads(files)}
+run = set()
+
+def called(frame, event, argument):
+    name = watched.get(frame.f_code.co_filename)
+    if name is None:
+        return None
+    def line(frame, event, argument):
+        run.add((name, frame.f_lineno))
+        return line
+    return line(frame, event, argument)
+
+threading.settrace(called)
+sys.settrace(called)
+code = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *tests])
+sys.settrace(None)
+print()
+print(json.dumps(sorted(run)))
+sys.exit(code)
+"""

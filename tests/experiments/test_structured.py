@@ -232,9 +232,9 @@ def test_what_a_model_does_not_take_is_refused_before_a_run() -> None:
             small.prepare(experiment(halves(by_name), model))
     found = small.prepare(experiment(halves(by_name))).notices()
     assert any("several arrays" in note and "torch" in note for note in found)
-    for engine in ("native", "stacked"):
-        chosen = small.prepare(experiment(halves(by_name)), pr.Execution(engine=engine)).chosen  # type: ignore[arg-type]
-        assert (chosen.kind, chosen.why_not) == ("torch", "a sample is several arrays, or padded")
+    chosen = small.prepare(experiment(halves(by_name)), pr.Execution(engine="native")).chosen
+    assert (chosen.kind, chosen.why_not) == ("torch", "a sample is several arrays, or padded")
+    assert small.prepare(experiment(halves(by_name)), pr.Execution(engine="stacked")).chosen.kind == "stacked"
 
 
 def as_tuple(outputs: Tensor) -> Any:

@@ -37,6 +37,7 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.engines.unsupported import Unlike
 from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.methods.mechanism import Model
+from polyrhythm.models.calling import structure_taken
 
 Proved = NativeEngine | StackedEngine
 
@@ -151,8 +152,16 @@ class _Trial:
             whole = self._outputs(module, inputs)
             while (width := width * 2 // 3) > 0:
                 for size in (width, width + 1):  # even and odd
-                    if not _near(self._outputs(module, inputs[:size]), whole[:size]):
+                    found = self._outputs(module, inputs[:size])
+                    if not _near(found, self._as_long(whole[:size], found)):
                         raise Unlike(f"its outputs for {size} samples depend on whether there are {len(inputs)}")
+
+    def _as_long(self, whole: Tensor, found: Tensor) -> Tensor:
+        """Outputs of some samples, without places behind the longest of a smaller batch, [b, ...]."""
+        structure = structure_taken(self._inside.module)
+        if structure is None or not structure.trims:
+            return whole
+        return whole[tuple(map(slice, found.shape))] if whole.dim() == found.dim() else whole
 
     def _outputs(self, module: nn.Module, inputs: Tensor) -> Tensor:
         with self._masks(), _its_own_errors():

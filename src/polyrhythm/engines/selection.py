@@ -201,8 +201,6 @@ def _inside(size: int, kernel: int, stride: int, padding: int) -> int:
 
 
 def _stacked(work: Work) -> Chosen:
-    if structure_taken(work.module) is not None:
-        raise Unsupported("a sample is several arrays, or padded")
     _all_steps_at_once(work)
     engine = StackedEngine.of(work.module, work.task, work.samples, work.device)
     return Chosen(engine=engine, kind="stacked", detail=named(work.device))

@@ -286,13 +286,13 @@ class _Cohort:
         weights, gradient = self._weights[now], self._gradient[now]
         rows, shares = self._rows[step, now, width], self._shares[step, now, width]
         inputs, targets = (_taken(values, rows) for values in (self._inputs, self._targets))
-        gradients, losses = self._step(weights, Batch(inputs, targets, shares, self._keys[step, now]))
+        gradients, losses, means = self._step(weights, Batch(inputs, targets, shares, self._keys[step, now]))
         torch._foreach_copy_([s.of(gradient) for s in self._step.used], list(gradients))
         for segment in self._step.idle:  # what weight decay has left there
             segment.of(gradient).zero_()
         if self._optimiser.clip is not None:
             clip_(gradient, self._optimiser.clip)
-        self._look(now, losses.double(), shares > 0, gradient)
+        self._look(now, losses.double(), means.double(), shares > 0, gradient)
         if self._pushed:
             if self._factor is not None:
                 gradient.mul_(self._factor[now])
@@ -302,10 +302,10 @@ class _Cohort:
         moments: dict[str, Tensor | int] = {name: moment[now] for name, moment in self._moments.items()}
         self._optimiser.step_(weights, gradient, self._rate(step, now), moments)
 
-    def _look(self, now: slice, losses: Tensor, there: Tensor, gradient: Tensor) -> None:
+    def _look(self, now: slice, losses: Tensor, means: Tensor, there: Tensor, gradient: Tensor) -> None:
         """Adds up what is measured: losses, squared losses, squared norms of gradients."""
         losses = losses * there
-        self._sums[0, now] += losses.sum(dim=1)
+        self._sums[0, now] += losses.sum(dim=1) if self._step.by_samples else means * there.sum(dim=1)
         self._sums[1, now] += losses.square().sum(dim=1)
         if self._jobs[0].gradient_squares:
             self._sums[2, now] += torch.linalg.vector_norm(gradient, dim=-1).double().square()

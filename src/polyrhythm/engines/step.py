@@ -11,8 +11,9 @@ Rules:
 from __future__ import annotations
 
 import copy
+import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from polyrhythm.base.attributes import Attributes, attributes, changed_in
@@ -29,9 +31,10 @@ from polyrhythm.base.vectors import Layout, Segment
 from polyrhythm.core.protocols import Job
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
-from polyrhythm.engines.native.tracing import refuse_hooks
+from polyrhythm.engines.native.tracing import CALLED, refuse_hooks
 from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.methods.local.optimisers import LocalSgd
+from polyrhythm.models.calling import bare, outputs_in, structure_taken
 from polyrhythm.models.task import Task
 from polyrhythm.models.tasks import TASKS
 
@@ -39,17 +42,21 @@ FEW = 3  # samples on which a model is tried out
 CLOSE = 1e-3  # how far the gradients of two ways to compute may lie apart there, as a share of their norm
 
 
+Arrays = tuple[tuple[Tensor, ...], Mapping[str, Tensor]]
+"""What a model is called with: in order, and by name."""
+
+
 class Batch(NamedTuple):
     """What a step computes on; tensors with more axes in front are for so many steps or clients.
 
     Args:
-        inputs: [B, ...].
+        inputs: [B, ...]; to a mapped step in arrays as the model takes them, in order and by name.
         targets: [B, ...].
         shares: of each sample in the mean loss, [B]; zero for one that only fills up.
         keys: two 32-bit words for each layer of dropout, int64 [L, 2].
     """
 
-    inputs: Tensor
+    inputs: Tensor | Arrays
     targets: Tensor
     shares: Tensor
     keys: Tensor
@@ -70,6 +77,7 @@ class Step:
     Attributes:
         used: the parameters that the loss depends on.
         idle: the others.
+        by_samples: whether the loss of a batch is the plain mean over its samples.
         layers: how often a pass draws dropout.
         kept: about how many bytes a pass keeps for each sample until its gradient is there.
 
@@ -80,12 +88,16 @@ class Step:
     def __init__(
         self, module: nn.Module, task: Task, layout: Layout, weights: Tensor, samples: Samples, device: torch.device
     ) -> None:
-        _check(module, task, layout)
-        self._module, self._task = copy_of(module, one_base=device).train().to(device), task
+        self._structure = structure_taken(module)
+        self._trims = self._structure is not None and self._structure.trims
+        if self._structure is not None:  # one width for all batches, which the device need not be asked for
+            self._structure = dataclasses.replace(self._structure, trims=False)
+        self._module, self._task = bare(copy_of(module, one_base=device)).train().to(device), task
+        _check(self._module, task, layout)
         self._attributes = Attributes(self._module)
         self.used, self.idle = layout.segments, tuple[Segment, ...]()
-        self.layers = self.kept = 0
-        before = attributes(self._module)
+        self.by_samples, self.layers, self.kept = task.sums_over_samples, 0, 0
+        before, kept = attributes(self._module), [(b, b.clone()) for b in self._module.buffers()]
         try:
             with seeded_torch(0, "network", "tried out"):
                 self._try_out(weights.to(device), samples, device)
@@ -96,6 +108,9 @@ class Step:
             raise Unsupported(f"torch.func cannot map it over clients: {told}") from error
         if changed := changed_in(before, attributes(self._module)):
             raise Unlike(f"a pass changes {changed}")
+        now = {id(buffer) for buffer in self._module.buffers()}
+        if not all(id(b) in now and torch.equal(b, first) for b, first in kept):
+            raise Unlike("a pass changes its buffers")
 
     def on(self, device: torch.device) -> Step:
         """The same step on another device."""
@@ -105,45 +120,76 @@ class Step:
         other._attributes = Attributes(other._module)
         return other
 
-    def __call__(self, weights: Tensor, batch: Batch) -> tuple[Sequence[Tensor], Tensor]:
-        """The gradient of each used parameter, and the loss of each sample.
+    def __call__(self, weights: Tensor, batch: Batch) -> tuple[Sequence[Tensor], Tensor, Tensor]:
+        """The gradient of each used parameter, the loss of each sample, and that of the batch.
 
         Args:
             weights: of one client, [P], or of several, [K, P].
             batch: its samples, or theirs.
         """
+        batch = batch._replace(inputs=self._arrays(batch.inputs))
         used = {s.name: s.of(weights).detach().requires_grad_() for s in self.used}
         idle = {s.name: s.of(weights) for s in self.idle}
         of_all = vmap(self._objective, randomness="error") if weights.dim() == 2 else self._objective
-        with torch.enable_grad():
-            objectives, losses = of_all(used, idle, batch)
+        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):  # the only kernel of attention that can be mapped
+            objectives, losses, means = of_all(used, idle, batch)
             # Each client's objective depends on its own weights alone, so the sum has the gradients of all.
             gradients = torch.autograd.grad(objectives.sum(), list(used.values()))
-        return gradients, losses.detach()
+        return gradients, losses.detach(), means.detach()
 
-    def _objective(self, used: dict[str, Tensor], idle: dict[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-        """What a client minimises, from the samples' own parts of it, and their losses."""
+    def _objective(
+        self, used: dict[str, Tensor], idle: dict[str, Tensor], batch: Batch
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What a client minimises, from the samples' own parts of it, their losses, and the batch's."""
+        task = self._task
 
         def of_one(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-            loss = self._task.loss(output[None], target[None])
-            return self._task.objective(loss, output[None], target[None]), loss
+            loss = task.loss(output[None], target[None])
+            return task.objective(loss, output[None], target[None]), loss
+
+        def amounts(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+            of_loss, of_objective = task.amounts(output[None], target[None])
+            return of_loss[0], of_objective[0]
 
         with Masks(batch.keys):
-            outputs = functional_call(self._module, {**used, **idle}, (batch.inputs,))
+            outputs = self._outputs({**used, **idle}, batch.inputs)
         parts, losses = vmap(of_one)(outputs, batch.targets)
-        return (parts * batch.shares).sum(), losses
+        if task.sums_over_samples:
+            return (parts * batch.shares).sum(), losses, (losses * batch.shares).sum()
+        of_loss, of_objective = (a * (batch.shares > 0) for a in vmap(amounts)(outputs, batch.targets))
+        return _mean(parts, of_objective), losses, _mean(losses, of_loss)
+
+    def _arrays(self, inputs: Tensor | Arrays) -> Arrays:
+        """What the model is called with, of rows [B, ...] or [K, B, ...]."""
+        if not isinstance(inputs, Tensor):
+            return inputs
+        if self._structure is None:
+            return (inputs,), {}
+        arrays, named = self._structure.unpack(inputs.flatten(0, -2))
+        ahead = inputs.shape[:-1]
+        return tuple(a.view(*ahead, *a.shape[1:]) for a in arrays), {
+            name: a.view(*ahead, *a.shape[1:]) for name, a in named.items()
+        }
+
+    def _outputs(self, parameters: Mapping[str, Tensor], inputs: Tensor | Arrays) -> Tensor:
+        """What the model gives with these in place of its own parameters."""
+        arrays, named = self._arrays(inputs)
+        found: Tensor = outputs_in(functional_call(self._module, dict(parameters), arrays, dict(named)))
+        return found
 
     def _try_out(self, weights: Tensor, samples: Samples, device: torch.device) -> None:
         """Holds a batch that was filled up, mapped over two clients, to plain autograd."""
         inputs, targets = (t.to(device) for t in samples.batch(torch.arange(min(FEW, len(samples)))))
         parts = {s.name: s.of(weights).clone().requires_grad_() for s in self.used}
         with torch.no_grad(), Masks(None) as counted:
-            functional_call(self._module, parts, (inputs,))
+            self._outputs(parts, inputs)
         self.layers = len(counted.found)
+        if self.layers and self._trims:
+            raise Unsupported('it drops out, and padding ends with the longest of a batch: to="longest" does not')
         keys = torch.from_numpy(keys_of(0, 1, self.layers)[0]).to(device)
-        kept = _Bytes()
+        kept = _Bytes([*self._module.parameters(), *self._module.buffers()])
         with Masks(keys), torch.autograd.graph.saved_tensors_hooks(kept, lambda tensor: tensor):
-            outputs = functional_call(self._module, parts, (inputs,))
+            outputs = self._outputs(parts, inputs)
             objective = self._task.objective(self._task.loss(outputs, targets), outputs, targets)
         wanted = torch.autograd.grad(objective, list(parts.values()), allow_unused=True)
         self.kept = kept.total // len(inputs)
@@ -151,11 +197,11 @@ class Step:
         self.used = tuple(s for s in self.used if s not in self.idle)
         shares = torch.full((len(inputs) + 1,), 1 / len(inputs), dtype=weights.dtype, device=device)
         shares[-1] = 0
-        batch = Batch(torch.cat([inputs, inputs[-1:]]), torch.cat([targets, targets[-1:]]), shares, keys)
-        both = Batch(*(torch.stack([t, t]) for t in batch))
+        filled = torch.cat([inputs, inputs[-1:]]), torch.cat([targets, targets[-1:]]), shares, keys
+        both = Batch(*(torch.stack([t, t]) for t in filled))
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # of operations that would be mapped one client after the other
-            found, _ = self(torch.stack([weights, weights / 2]), both)
+            found, *_ = self(torch.stack([weights, weights / 2]), both)
         expected = [g for g in wanted if g is not None]
         apart = torch.stack([(g[0] - w).norm() for g, w in zip(found, expected, strict=True)])
         if not apart.norm() <= CLOSE * torch.stack([w.norm() for w in expected]).norm():
@@ -164,30 +210,42 @@ class Step:
 
 def _check(module: nn.Module, task: Task, layout: Layout) -> None:
     """Refuses what can be seen."""
-    if type(task) not in TASKS.values() or not task.sums_over_samples:
-        known = type(task) in TASKS.values() and task.name not in ("next_token", "survival")
-        own = "class weights, or a loss of one's own" if known else f"the loss of {task.name}"
+    if type(task) not in TASKS.values() or not task.divisible:
+        own = "a loss of one's own" if getattr(task, "loss_function", None) else f"the loss of {task.name}"
         raise Unsupported(f"{own} may be no mean over samples")
     if any(s.dtype not in (torch.float32, torch.float64) or s.dtype != layout.dtype for s in layout.segments):
         raise Unsupported("its weights are not all float32 or float64")
     if any(isinstance(part, nn.RNNBase) for part in module.modules()):
         raise Unsupported("torch.func has no rule for recurrent layers")
-    if any(True for _ in module.buffers()):
+    if layout.buffers:
         raise Unsupported("it has buffers, which its passes may change")
-    refuse_hooks(module)
+    refuse_hooks(module, calls=CALLED)
     if not {segment.name for segment in layout.segments} <= dict(module.named_parameters()).keys():
         raise Unsupported("it is inside of a compiled or a parallel module")
 
 
+def _mean(values: Tensor, amounts: Tensor) -> Tensor:
+    """The mean of values [B] that count so much; 0 where none counts."""
+    total = amounts.sum()
+    return (values * amounts).sum() / torch.where(total == 0, 1, total)
+
+
 @final
 class _Bytes:
-    """Counts what autograd keeps."""
+    """Counts what autograd keeps.
 
-    def __init__(self) -> None:
+    Args:
+        shared: whose memory is there anyway, once for all clients.
+    """
+
+    def __init__(self, shared: Sequence[Tensor]) -> None:
         self.total = 0
+        self._shared = {tensor.untyped_storage().data_ptr() for tensor in shared}
 
     def __call__(self, tensor: Tensor) -> Tensor:
-        self.total += 0 if tensor.is_leaf and tensor.requires_grad else tensor.nbytes
+        there = tensor.is_leaf and tensor.requires_grad
+        if not there and tensor.untyped_storage().data_ptr() not in self._shared:
+            self.total += tensor.nbytes
         return tensor
 
 

@@ -86,6 +86,16 @@ def reads(module: nn.Module) -> nn.Module:
     return copied
 
 
+def bare(module: nn.Module) -> nn.Module:
+    """A module without these hooks, which are taken off: what `call` calls."""
+    for hooks in (module._forward_pre_hooks, module._forward_hooks):
+        own = [key for key, hook in hooks.items() if isinstance(hook, Unpacking | Reading)]
+        for key in own:
+            for known in (hooks, module._forward_pre_hooks_with_kwargs):
+                known.pop(key, None)
+    return module
+
+
 def structure_taken(module: nn.Module) -> Structure | None:
     """What a model takes as rows of bytes, if it does."""
     hooks = module._forward_pre_hooks.values()

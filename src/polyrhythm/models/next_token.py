@@ -35,7 +35,7 @@ class NextToken(Task):
     over all samples: "loss"; "perplexity", exp(loss), left out where that is no finite number; "accuracy", the share of
     answer tokens that are the most likely ones. None of them depends on padding or on how samples are cut into batches;
     the mean of the texts' own means would be another number. A text without an answer token adds nothing. Clients are
-    weighed by samples, not by tokens. Not on the stacked and the native engine, which want a mean over samples.
+    weighed by samples, not by tokens. Not on the native engine, which wants a mean over samples.
     """
 
     name: ClassVar[str] = "next_token"
@@ -51,6 +51,15 @@ class NextToken(Task):
     @property
     def sums_over_samples(self) -> bool:
         return False
+
+    @property
+    def divisible(self) -> bool:
+        return True
+
+    def amounts(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The number of its answer tokens for each text, twice. [B], [B]"""
+        asked = (_answers(outputs, targets) != LEFT_OUT).sum(dim=1)
+        return asked, asked
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean over its answer tokens for each text, 0 for one without. [B]"""

@@ -46,6 +46,19 @@ class Task(Settings, ABC):
         """Whether what `losses` gives of a sample does not depend on the other samples of a batch."""
         return True
 
+    @property
+    def divisible(self) -> bool:
+        """Whether loss and objective of a batch are means over its samples, weighed as `amounts` says."""
+        return self.sums_over_samples
+
+    def amounts(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights of the samples in the mean that `loss` is, and in that of `objective`. [B], [B]
+
+        So a batch may be computed in pieces. Each counts once by default; only of tasks that are `divisible`.
+        """
+        once = torch.ones(len(targets), device=outputs.device)
+        return once, once
+
     @abstractmethod
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The loss of every sample. [B]"""

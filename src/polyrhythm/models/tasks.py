@@ -53,7 +53,7 @@ class Classification(Measured):
         class_weights: how much a sample counts in training, by its class: a positive number for each class, or
             "balanced", n / (C · samples of that class) over the training samples of all clients together. A batch
             minimises sum w · loss / sum w, as torch's cross entropy has it; likewise only in training. Not on the
-            stacked and the native engine.
+            native engine, nor, with smoothing, on the stacked one.
         loss_function: a function of your own in place of the cross entropy, of outputs and targets, that gives the loss
             of each sample, [B]; it is what is reported, too. Not on the stacked and the native engine.
 
@@ -91,6 +91,16 @@ class Classification(Measured):
     @property
     def sums_over_samples(self) -> bool:
         return self.class_weights is None and self.loss_function is None
+
+    @property
+    def divisible(self) -> bool:
+        return self.loss_function is None
+
+    def amounts(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        once, _ = super().amounts(outputs, targets)
+        if not isinstance(self.class_weights, tuple):
+            return once, once
+        return once, torch.tensor(self.class_weights, device=outputs.device).index_select(0, targets)
 
     def fitted(self, outputs: int, targets: Callable[[], Tensor]) -> Classification:
         if self.class_weights != "balanced":

@@ -8,7 +8,7 @@ changes, draws or computes meanwhile speaks against the lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -25,7 +25,9 @@ from polyrhythm.engines.unsupported import Unlike, Unsupported
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _OF_ALL = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
-_CALLS = ("__call__", "_call_impl", "_wrapped_call_impl", "__getattr__")
+CALLED = ("__call__", "_call_impl", "_wrapped_call_impl")
+_NEVER_CALLED = (nn.ParameterDict, nn.ParameterList)  # which say so themselves
+_CALLS = (*CALLED, "__getattr__")
 
 
 @final
@@ -55,8 +57,12 @@ PASSES = (
 )
 
 
-def refuse_hooks(module: nn.Module) -> None:
+def refuse_hooks(module: nn.Module, *, calls: Sequence[str] = _CALLS) -> None:
     """Goes on if a module's calls are its forward methods and nothing more.
+
+    Args:
+        module: it.
+        calls: the methods of torch's modules of which none may be another one.
 
     Raises:
         Unsupported: something else is run with them.
@@ -66,7 +72,9 @@ def refuse_hooks(module: nn.Module) -> None:
             raise Unsupported(f"{name or 'the model'} has hooks")
         if "forward" in vars(part):
             raise Unlike(f"{name or 'the model'} has a forward method of its own, beside its class's")
-        if any(getattr(type(part), call) is not getattr(nn.Module, call) for call in _CALLS):
+        if type(part) in _NEVER_CALLED:
+            continue
+        if any(getattr(type(part), call) is not getattr(nn.Module, call) for call in calls):
             raise Unlike(f"calling {name or 'the model'} is more than its forward method")
     for name, parameter in module.named_parameters():
         if parameter._backward_hooks:
