@@ -31,6 +31,7 @@ from polyrhythm.dashboard.live import live_of
 from polyrhythm.dashboard.studies import StudyFiles
 from polyrhythm.data.published import PUBLISHED, compared
 from polyrhythm.data.sources import idx, writers
+from polyrhythm.data.sources.tokenizers import tokenizer_of
 from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.experiments.difficulty import expert_about
 from polyrhythm.experiments.runstate import CODEC
@@ -114,6 +115,16 @@ READERS: dict[str, Reader] = {
         ("data/sources/hospitals.py",),
         lambda path: data.heart_disease(path if path.suffix in (".zip", ".csv") else path.parent),
         ("x.zip", "x.csv", "processed.va.data"),
+    ),
+    "texts": Reader(
+        ("data/sources/text.py",),
+        lambda path: data.text(path.parent if path.suffix == ".txt" else path),
+        ("x.txt", "x.jsonl", "x.jsonl.gz", "x.csv"),
+    ),
+    "tokenizer": Reader(
+        ("data/sources/tokenizers.py",),
+        lambda path: tokenizer_of(str(path.parent), ()),
+        ("tokenizer.json",),
     ),
     "regions": Reader((), lambda path: _regions(path.parent), ("brca.csv",)),
     "writers": Reader(("data/sources/writers.py",), writers.read_integers, ("x-idx2-int", "x.gz")),

@@ -40,6 +40,7 @@ from polyrhythm.data.sources.speakers import spoken_digits
 from polyrhythm.data.sources.stations import beijing_air
 from polyrhythm.data.sources.table import table
 from polyrhythm.data.sources.tags import stackoverflow_tags
+from polyrhythm.data.sources.text import text
 from polyrhythm.data.sources.tiny_imagenet import tiny_imagenet
 from polyrhythm.data.sources.wearers import hapt
 from polyrhythm.data.sources.writers import mnist_by_writer
@@ -60,6 +61,7 @@ SOURCES: dict[str, Callable[..., Collection]] = {
     "heart-disease": heart_disease,
     "mnist-by-writer": mnist_by_writer,
     "tcga-brca": tcga_brca,
+    "text": text,
     "table": table,
     "npz": npz,
     "image-folder": image_folder,
@@ -116,5 +118,6 @@ __all__ = [
     "summary_table",
     "table",
     "tcga_brca",
+    "text",
     "tiny_imagenet",
 ]

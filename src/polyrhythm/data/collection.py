@@ -98,7 +98,7 @@ class Collection:
             return len(self.classes)
         targets = self.train.targets
         if self.task == "next_token":
-            return 1 + max(int(part.targets.max()) for part in (self.train, self.test) if part.targets.numel())
+            return size_of_vocabulary((self.train, self.test), self.features, self.structure)
         if self.task == "survival":
             return 1
         return 1 if targets.dim() == 1 else int(targets.shape[1])
@@ -166,6 +166,12 @@ class Collection:
             why="the model, the loss and the metrics are built from these",
             fix="correct the data, or give a `dataset(..., adapt=...)` that does",
         )
+
+
+def size_of_vocabulary(parts: Iterable[Samples], features: tuple[str, ...], structure: Structure | None) -> int:
+    """How many tokens there are: those that are named, or as many as targets need where none or fewer are."""
+    named = len(features) - (0 if structure is None else len(structure.words))
+    return max(named, *(1 + int(part.targets.max()) for part in parts if part.targets.numel()))
 
 
 def counted_targets(task: Task, outputs: int) -> str:

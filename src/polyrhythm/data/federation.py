@@ -14,7 +14,7 @@ from polyrhythm.base import html
 from polyrhythm.base.errors import UserError, check_kind
 from polyrhythm.base.plain import plain
 from polyrhythm.base.streams import stream
-from polyrhythm.data.collection import Collection, Task, counted_targets, shortened
+from polyrhythm.data.collection import Collection, Task, counted_targets, shortened, size_of_vocabulary
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.keys import columns_at
 from polyrhythm.data.labels import ClassLabels, as_text
@@ -188,7 +188,7 @@ class Federation:
         """How many numbers a model must give for a sample."""
         targets = self.train.targets
         if self.task == "next_token":
-            return 1 + max(int(part.targets.max()) for part in (self.train, self.test) if part.targets.numel())
+            return size_of_vocabulary((self.train, self.test), self.features, self.structure)
         if self.task == "survival":
             return 1
         return len(self.classes) or (1 if targets.dim() == 1 else int(targets.shape[1]))

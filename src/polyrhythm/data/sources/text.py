@@ -1,0 +1,201 @@
+"""Texts for language models: from a folder, a table or lines of JSON, cut into rows of tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.streams import stream
+from polyrhythm.data.collection import Collection
+from polyrhythm.data.holdout import check_share, held_out
+from polyrhythm.data.sources.files import content, corrupt, existing
+from polyrhythm.data.sources.memory import arrays, no_test
+from polyrhythm.data.sources.table_files import raw_table
+from polyrhythm.data.sources.tokenizers import CHARACTERS, Tokenizer, tokenizer_of
+from polyrhythm.data.structured import Padding
+
+LEFT_OUT = -100
+"""The target of a token that is not asked about."""
+MOST_FILES = 1_000_000
+WHAT = "a folder of .txt files, a .jsonl, a .csv or a .parquet file"
+
+
+class Written(NamedTuple):
+    """A text, what stands before it and is not asked about, and whose it is ("" where nobody says)."""
+
+    text: str
+    prompt: str
+    client: str
+
+
+class Row(NamedTuple):
+    """Some tokens of a text; the first `given` of them are not asked about."""
+
+    tokens: list[int]
+    given: int
+    client: str
+
+
+def text(
+    path: str | Path,
+    *,
+    column: str = "text",
+    client: str = "",
+    prompt: str = "",
+    tokenizer: str = CHARACTERS,
+    length: int = 128,
+    test: str | Path | float = 0.2,
+    name: str = "",
+) -> Collection:
+    """Texts for language models, cut into rows of tokens; the task is the next token.
+
+    A folder holds texts as .txt files, in folders of clients or, each a client, beside one another: its column is
+    "client". A table (.csv, .tsv, .parquet) or lines of JSON (.jsonl, .jsonl.gz) have a text in each row. A text that
+    is longer than a row is cut into several that share a token, so each token but a text's first is asked for once.
+
+    With `prompt` a row is what that column says and then the text, of which the text alone is asked for: the loss is of
+    answers. What does not fit is cut off, from the beginning of the prompt first.
+
+    Rows of characters have one length, filled up behind their end, for models such as `char-lstm(every=true)`; rows of
+    a folder's tokenizer are filled up to the longest of a batch, for `hf`. What fills up is never asked for.
+
+    Args:
+        path: of the folder or the file.
+        column: of the texts.
+        client: column that names the client; partition with `by_column`.
+        prompt: column of what stands before each text; "" for none.
+        tokenizer: "characters", those of the training texts; or a folder with tokenizer.json, such as the model's own,
+            which needs the extra `text`.
+        length: tokens in a row, at most.
+        test: other texts of the same form, or the share of rows to hold out: the last of each client's, in the order in
+            which they stand.
+        name: of the collection; the file's name by default.
+
+    Raises:
+        UserError: no such files or columns, rows without text, or nothing left to test on.
+
+    Reference: the texts' own.
+    """
+    if length < 2:
+        raise UserError(
+            f"text: length = {length}",
+            expected="2 or more tokens",
+            why="the second one follows from the first",
+            fix="length=128",
+        )
+    place = existing(path, what=WHAT)
+    written, tested = _read(place, column, client, prompt), list[Written]()
+    if isinstance(test, (str, Path)):
+        tested = _read(existing(test, what=WHAT), column, client, prompt)
+    else:
+        check_share("test", test)
+    known = tokenizer_of(tokenizer, (one.prompt + one.text for one in written))
+    rows, test_rows = ([row for one in of for row in _rows(one, known, length)] for of in (written, tested))
+    if rows and not isinstance(test, (str, Path)):
+        groups = np.unique([row.client for row in rows], return_inverse=True)[1]
+        out = held_out(groups, None, test, stream(0, "split", "text"), ordered=True)
+        test_rows = [row for row, held in zip(rows, out, strict=True) if held]
+        rows = [row for row, held in zip(rows, out, strict=True) if not held]
+    if not rows or not test_rows:
+        raise no_test(f"{place}: {len(rows):,} rows of 2 tokens or more to train on, {len(test_rows):,} to test on")
+    named = client or ("client" if place.is_dir() else "")
+    trimmed = tokenizer != CHARACTERS
+    held = [_filled(of, length if not trimmed else None) for of in (rows, test_rows)]
+    made = arrays(
+        held[0][0],
+        held[0][1],
+        test=held[1],
+        task="next_token",
+        columns={named: [row.client for row in rows]} if named else None,
+        test_columns={named: [row.client for row in test_rows]} if named else None,
+        padding=Padding(value=0, to="batch") if trimmed else None,
+        name=name or place.stem.split(".")[0] or "text",
+        features=known.tokens,
+    )
+    return replace(made, ordered_by=named)
+
+
+def _filled(rows: Sequence[Row], length: int | None) -> tuple[list[np.ndarray] | np.ndarray, np.ndarray]:
+    """Rows and what is asked of them: each as long as it is, or all of one length."""
+    wide = length or max(len(row.tokens) for row in rows)
+    tokens = np.zeros((len(rows), wide), dtype=np.int64)
+    asked = np.full((len(rows), wide), LEFT_OUT, dtype=np.int64)
+    for place, row in enumerate(rows):
+        tokens[place, : len(row.tokens)] = row.tokens
+        asked[place, row.given : len(row.tokens)] = row.tokens[row.given :]
+    if length is None:
+        return [tokens[place, : len(row.tokens)] for place, row in enumerate(rows)], asked
+    return tokens, asked
+
+
+def _rows(one: Written, tokenizer: Tokenizer, length: int) -> Iterator[Row]:
+    """The rows of a text; none where it has nothing to be asked for."""
+    if not one.prompt:
+        tokens = tokenizer.encode(one.text, False)
+        for begin in range(0, len(tokens) - 1, length - 1):
+            yield Row(tokens[begin : begin + length], 0, one.client)
+        return
+    before, answer = tokenizer.encode(one.prompt, False), tokenizer.encode(one.text, True)
+    answer = answer[: length - 1]
+    before = before[max(0, len(before) + len(answer) - length) :]
+    if answer and before:
+        yield Row([*before, *answer], len(before), one.client)
+
+
+def _read(place: Path, column: str, client: str, prompt: str) -> list[Written]:
+    if place.is_dir():
+        return list(_of_folder(place))
+    lines = ".jsonl" in place.suffixes
+    wanted = [name for name in (column, prompt, client) if name]
+    found = list(_of_lines(place, wanted) if lines else _of_table(place, wanted))
+    place_of = {name: number for number, name in enumerate(wanted)}
+    return [
+        Written(row[place_of[column]], row[place_of[prompt]] if prompt else "", row[place_of[client]] if client else "")
+        for row in found
+    ]
+
+
+def _of_folder(folder: Path) -> Iterator[Written]:
+    files = [file for file, _ in zip(folder.rglob("*.txt"), range(MOST_FILES), strict=False)]
+    if not files:
+        raise corrupt(folder, "has no .txt files", WHAT)
+    for file in sorted(files):
+        inside = file.relative_to(folder).parts
+        yield Written(_decoded(file, content(file)), "", inside[0] if len(inside) > 1 else file.stem)
+
+
+def _decoded(file: Path, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise corrupt(file, f"is no text in UTF-8 ({error})"[:160], "text in UTF-8") from None
+
+
+def _of_lines(place: Path, wanted: Sequence[str]) -> Iterator[list[str]]:
+    for number, raw in enumerate(content(place).splitlines(), start=1):
+        if not raw.strip():
+            continue
+        try:
+            line = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise corrupt(place, f"line {number} is not JSON ({error})") from None
+        cells = [line.get(name) if isinstance(line, dict) else None for name in wanted]
+        if any(not isinstance(cell, (str, int)) for cell in cells):
+            odd = next(name for name, cell in zip(wanted, cells, strict=True) if not isinstance(cell, (str, int)))
+            raise corrupt(place, f"line {number} has no text {odd!r}", f"{', '.join(wanted)} in each line")
+        yield [str(cell) for cell in cells]
+
+
+def _of_table(place: Path, wanted: Sequence[str]) -> Iterator[list[str]]:
+    frame = raw_table(place, separator="", encoding="", wanted=wanted).frame
+    for name in wanted:
+        if name not in frame.columns:
+            raise corrupt(place, f"has no column {name!r}, only {', '.join(map(str, frame.columns))[:200]}", "one")
+    for row in frame[list(wanted)].itertuples(index=False):
+        yield ["" if cell is None or cell != cell else str(cell) for cell in row]

@@ -1,0 +1,86 @@
+"""Tokenizers: text to numbers, by characters or by a file of the Hugging Face ecosystem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.input_file import json_of
+
+CHARACTERS = "characters"
+FILE = "tokenizer.json"
+UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+"""What stands for characters that no training text has, and fills up rows: number 0."""
+MOST_TOKENS = 2_000_000
+
+
+class Tokenizer(NamedTuple):
+    """A tokenizer.
+
+    Args:
+        encode: the tokens of a text; True for one that something stands before, which has no mark of its own.
+        tokens: what each number stands for.
+    """
+
+    encode: Callable[[str, bool], list[int]]
+    tokens: tuple[str, ...]
+
+
+def tokenizer_of(name: str, texts: Iterable[str]) -> Tokenizer:
+    """A tokenizer by name: "characters", or a folder with tokenizer.json.
+
+    Args:
+        name: of it.
+        texts: to train on, for "characters": their characters in order are the numbers from 1.
+
+    Raises:
+        UserError: no such folder, a damaged file, or the extra is not installed.
+    """
+    if name == CHARACTERS:
+        known = (UNKNOWN, *sorted(set().union(*texts) - {UNKNOWN}))
+        numbers = {character: number for number, character in enumerate(known)}
+        return Tokenizer(lambda text, _: [numbers.get(character, 0) for character in text], known)
+    return _of_folder(Path(name).expanduser())
+
+
+def _of_folder(folder: Path) -> Tokenizer:
+    try:
+        import tokenizers
+    except ImportError:
+        raise UserError(
+            "the library tokenizers is not installed",
+            expected="the extra polyrhythm[text], or tokenizer=characters",
+            why="it reads tokenizers of pretrained models",
+            fix='pip install "polyrhythm[text]"',
+        ) from None
+    try:
+        about = json_of(folder / FILE)
+        size = _size(about)
+        if not 0 < size <= MOST_TOKENS:
+            raise ValueError(f"a vocabulary of {size:,}")
+        made = tokenizers.Tokenizer.from_file(str(folder / FILE))
+        made.no_padding()
+        made.no_truncation()
+        known = sorted(made.get_vocab().items(), key=lambda item: item[1])
+    except Exception as error:  # whatever a library says of a damaged file
+        raise UserError(
+            f"{folder}: {FILE} cannot be read ({' '.join(str(error).split())[:120]})",
+            expected=f"a folder with {FILE}, as save_pretrained writes it",
+            why="the model knows tokens by the numbers that its own tokenizer gives them",
+            fix="give the folder of the model's tokenizer, or tokenizer=characters",
+        ) from None
+
+    def encode(text: str, goes_on: bool) -> list[int]:
+        found: list[int] = made.encode(text, add_special_tokens=not goes_on).ids
+        return found
+
+    return Tokenizer(encode, tuple(token for token, _ in known))
+
+
+def _size(about: object) -> int:
+    """How many tokens a file describes; 0 where it is no tokenizer."""
+    model = about.get("model") if isinstance(about, dict) else None
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    return len(vocabulary) if isinstance(vocabulary, (dict, Sequence)) else 0
