@@ -118,8 +118,8 @@ READERS: dict[str, Reader] = {
     ),
     "texts": Reader(
         ("data/sources/text.py",),
-        lambda path: data.text(path.parent if path.suffix == ".txt" else path),
-        ("x.txt", "x.jsonl", "x.jsonl.gz", "x.csv"),
+        data.text,
+        ("x.jsonl", "x.jsonl.gz", "x.csv"),
     ),
     "tokenizer": Reader(
         ("data/sources/tokenizers.py",),

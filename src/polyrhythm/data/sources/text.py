@@ -37,7 +37,7 @@ class Written(NamedTuple):
 class Row(NamedTuple):
     """Some tokens of a text; the first `given` of them are not asked about."""
 
-    tokens: list[int]
+    tokens: np.ndarray
     given: int
     client: str
 
@@ -144,8 +144,8 @@ def _rows(one: Written, tokenizer: Tokenizer, length: int) -> Iterator[Row]:
     before, answer = tokenizer.encode(one.prompt, False), tokenizer.encode(one.text, True)
     answer = answer[: length - 1]
     before = before[max(0, len(before) + len(answer) - length) :]
-    if answer and before:
-        yield Row([*before, *answer], len(before), one.client)
+    if len(answer) and len(before):
+        yield Row(np.concatenate([before, answer]), len(before), one.client)
 
 
 def _read(place: Path, column: str, client: str, prompt: str) -> list[Written]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.input_file import json_of
 
@@ -20,11 +22,11 @@ class Tokenizer(NamedTuple):
     """A tokenizer.
 
     Args:
-        encode: the tokens of a text; True for one that something stands before, which has no mark of its own.
+        encode: the tokens of a text, int64 [n]; with True, of one that goes on, which has no mark of its own.
         tokens: what each number stands for.
     """
 
-    encode: Callable[[str, bool], list[int]]
+    encode: Callable[[str, bool], np.ndarray]
     tokens: tuple[str, ...]
 
 
@@ -39,9 +41,9 @@ def tokenizer_of(name: str, texts: Iterable[str]) -> Tokenizer:
         UserError: no such folder, a damaged file, or the extra is not installed.
     """
     if name == CHARACTERS:
-        known = (UNKNOWN, *sorted(set().union(*texts) - {UNKNOWN}))
-        numbers = {character: number for number, character in enumerate(known)}
-        return Tokenizer(lambda text, _: [numbers.get(character, 0) for character in text], known)
+        known = sorted(set().union(*texts) - {UNKNOWN})
+        codes = _codes("".join(known))
+        return Tokenizer(lambda text, _: _numbers(codes, _codes(text)), (UNKNOWN, *known))
     return _of_folder(Path(name).expanduser())
 
 
@@ -72,11 +74,23 @@ def _of_folder(folder: Path) -> Tokenizer:
             fix="give the folder of the model's tokenizer, or tokenizer=characters",
         ) from None
 
-    def encode(text: str, goes_on: bool) -> list[int]:
-        found: list[int] = made.encode(text, add_special_tokens=not goes_on).ids
-        return found
+    def encode(text: str, goes_on: bool) -> np.ndarray:
+        return np.array(made.encode(text, add_special_tokens=not goes_on).ids, dtype=np.int64)
 
     return Tokenizer(encode, tuple(token for token, _ in known))
+
+
+def _codes(text: str) -> np.ndarray:
+    """Each character's number in Unicode. uint32 [n]"""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+
+
+def _numbers(known: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """The places of some codes among those that are known, rising, from 1 on; 0 for others. int64 [n]"""
+    if not len(known):
+        return np.zeros(len(codes), dtype=np.int64)
+    places = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+    return np.where(known[places] == codes, places + 1, 0).astype(np.int64)
 
 
 def _size(about: object) -> int:
