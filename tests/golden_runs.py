@@ -718,6 +718,13 @@ OTHERS: Mapping[str, dict[str, Any]] = {
         "recipe": ALT,
     },
     "stacked engine": {"federation": digits, "model": layers, "engine": "stacked", "device": "cpu"},
+    "stacked engine, widths": {
+        "federation": digits,
+        "model": layers,
+        "recipe": pr.heterofl(cohort=5, ratio=(1.0, 0.5)),
+        "engine": "stacked",
+        "device": "cpu",
+    },
     "stacked engine, two at once": {
         "federation": digits,
         "model": layers,

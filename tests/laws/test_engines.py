@@ -24,6 +24,10 @@ from polyrhythm.engines import stacked, step
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.step import Masks
 from polyrhythm.experiments.prepared import Prepared
+from polyrhythm.methods.capacity.base import Widths
+from polyrhythm.methods.capacity.random_width import RandomWidth
+from polyrhythm.methods.capacity.rolling_window import RollingWindow
+from polyrhythm.methods.capacity.width_prefix import WidthPrefix
 from polyrhythm.methods.correction import Push
 from polyrhythm.models.tasks import task
 from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
@@ -228,6 +232,31 @@ def test_every_method_is_the_same(method: str) -> None:
     """Local Adam, terms of the loss and early stops are left to torch."""
     taken = not any(word in method for word in ("adam", "moon", "alt", "lalr"))
     compare("perceptron", METHODS[method], SIZES, taken=taken)
+
+
+_NARROWED = StackedEngine.narrowed
+
+
+@law(
+    part=st.sampled_from(
+        (
+            WidthPrefix(ratio=(1.0, 0.5), scaler=True),
+            RollingWindow(ratio=(0.5, 0.25)),
+            RandomWidth(ratio=0.5),
+        )
+    ),
+    method=st.sampled_from(("fedprox", "scaffold")),
+    seed=st.integers(0, 9),
+    examples=6,
+    broken_by={
+        "not scaled": swap(StackedEngine, "narrowed", lambda self, portion, scale=1.0: _NARROWED(self, portion)),
+        "half the way": jobs(lambda job: {"rates": [rate / 2 for rate in job.rates]}),
+        "all are whole": jobs(lambda job: {"within": None}),
+    },
+)
+def test_clients_with_parts_lie_beside_those_of_the_same_widths(part: Widths, method: str, seed: int) -> None:
+    recipe = METHODS[method if part.static else "fedprox"]
+    compare("perceptron", recipe | part, (9, 21, 1, 17, 6), seed=seed)
 
 
 @law(

@@ -293,8 +293,11 @@ def test_time_and_bytes_and_operations_are_those_of_the_part() -> None:
 @row("a part of the model × the stacked engine", "a part of the model × `scaler` × the native engine")
 def test_engines_that_cannot_leave_it_to_torch_in_words() -> None:
     ready = prepared(model=two_layers, recipe=pr.fedavg(cohort=4, batch=8) | HALF, engine="stacked")
+    assert ready.chosen.kind == "stacked"
+    masked = pr.fedavg(cohort=4, batch=8) | replace(HALF, masked=True)
+    ready = prepared(model=two_layers, recipe=masked, engine="stacked")
     assert ready.chosen.kind == "torch"
-    assert "parts of different shapes" in ready.chosen.why_not
+    assert "classes that a client lacks" in ready.chosen.why_not
     scaled = pr.fedavg(cohort=4, batch=8) | replace(HALF, scaler=True)
     ready = prepared(model=two_layers, recipe=scaled, engine="native")
     assert ready.chosen.kind == "torch"

@@ -16,7 +16,7 @@ from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.measuring import measuring
 from polyrhythm.core.personal import model_at
 from polyrhythm.core.portions import Narrowed, narrowed
-from polyrhythm.core.protocols import ClientData, Done, Engine, takes_jobs
+from polyrhythm.core.protocols import ClientData, Done, Engine, takes_cohorts, takes_jobs
 from polyrhythm.core.reports import rehearsed, report_on
 from polyrhythm.core.sealing import sealed
 from polyrhythm.core.training import Result, Training, Visiting
@@ -81,6 +81,8 @@ def visiting(
     if plan is None:
         plan = plan_visit(recipe, setup, state, assignment, data, engine)
     if (part := narrowed(recipe, setup, state, assignment, engine)) is not None:
+        if takes_cohorts(engine):
+            return (yield from _among_others(recipe, part, data, plan))
         return _with_a_part(recipe, part, data, plan)
     if assignment.kind == "measure":
         model = model_at(recipe, engine.layout, state, Model(weights=assignment.weights, buffers=assignment.buffers))
@@ -96,6 +98,18 @@ def _with_a_part(recipe: Recipe, part: Narrowed, data: ClientData, plan: VisitPl
     """A visit with a part of the model, which nobody else takes the steps of: others have other parts."""
     state, report = work(recipe, part.setup, part.state, part.assignment, data, part.engine, plan)
     return part.after(state, report)
+
+
+def _among_others(recipe: Recipe, part: Narrowed, data: ClientData, plan: VisitPlan) -> Visiting:
+    """The same where whoever takes the steps can do so for many, each with an engine of its own."""
+    visit = visiting(recipe, part.setup, part.state, part.assignment, data, part.engine, plan)
+    done: Done | None = None
+    while True:
+        try:
+            job = visit.send(done)
+        except StopIteration as end:
+            return part.after(*end.value)
+        done = yield replace_unchecked(job, within=part.engine)
 
 
 def measured(recipe: Recipe, assignment: Assignment, data: ClientData, engine: Engine, plan: VisitPlan) -> Report:

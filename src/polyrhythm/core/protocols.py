@@ -156,6 +156,7 @@ class Job(LocalRule):
         ends: where each batch ends in them, int64 [steps].
         rates: of each step.
         first: the number of the first step in its visit.
+        within: the engine of a part of the model, whose vectors these are; None for the one that is asked.
     """
 
     data: ClientData
@@ -163,6 +164,7 @@ class Job(LocalRule):
     ends: np.ndarray
     rates: Sequence[float]
     first: int = 0
+    within: Engine | None = None
 
 
 @final
@@ -230,6 +232,11 @@ class TakesCohorts(TakesJobs, Protocol):
 def takes_jobs(engine: Engine) -> TypeGuard[TakesJobs]:
     """Whether it is a `TakesJobs`."""
     return hasattr(engine, "local_round")
+
+
+def takes_cohorts(engine: Engine) -> TypeGuard[TakesCohorts]:
+    """Whether it is a `TakesCohorts`."""
+    return hasattr(engine, "local_rounds")
 
 
 def names_draws(engine: Engine) -> TypeGuard[NamesDraws]:

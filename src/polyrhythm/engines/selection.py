@@ -212,8 +212,10 @@ _MAKERS: Mapping[Named, Callable[[Work], Chosen]] = {"native": _native, "stacked
 def _all_steps_at_once(work: Work) -> None:
     """Refuses a method that looks at single steps, and samples that are made one batch after the other."""
     recipe = work.recipe
-    if not recipe.capacity.whole:
-        raise Unsupported(f"with {recipe.capacity.label()} clients train parts of different shapes")
+    capacity = recipe.capacity
+    if capacity.by_classes or capacity.cuts != "widths":
+        why = capacity.beyond_kernels or "clients train parts of different shapes"
+        raise Unsupported(f"with {capacity.label()} {why}")
     if type(recipe.optimiser) is not LocalSgd:
         raise Unsupported(f"{recipe.optimiser.label()} is not written for it")
     for correction in recipe.corrections:

@@ -6,6 +6,7 @@ For a GPU, which one client's small batches would leave idle. Rules:
   is taken with just these: nothing is masked, and who has finished costs nothing.
 - A short batch is filled up; see `step`.
 - Samples and vectors are on the device for the whole round, and nothing is read back before its end.
+- Clients with parts of the model lie beside those of the same widths, in vectors of their own.
 - Numbers equal the torch engine's to rounding: the same order of operations in a step, other sums. A client's numbers
   may depend in their last bits on who else is in the cohort, since kernels sum differently for other shapes.
 """
@@ -13,13 +14,14 @@ For a GPU, which one client's small batches would leave idle. Rules:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.base.portions import Portion
 from polyrhythm.base.vectors import CPU
 from polyrhythm.core.protocols import Done, Job
 from polyrhythm.data.holding import Holding
@@ -53,6 +55,7 @@ class StackedEngine(AroundTorch):
         device: where to compute.
         share: of a GPU, whose memory others may be using too.
         precision: of products. Whatever it is, models are measured in float32.
+        whole: the engine of the model that this one computes a part of; it has the samples for both.
     """
 
     def __init__(
@@ -62,10 +65,12 @@ class StackedEngine(AroundTorch):
         device: torch.device,
         share: float = 1.0,
         precision: Precision = "float32",
+        whole: StackedEngine | None = None,
     ) -> None:
         super().__init__(inside)
         self._step, self.device, self._share, self._precision = step, device, share, precision
-        self._uploads = Uploads(device)
+        self._uploads: Uploads = Uploads(device) if whole is None else whole._uploads
+        self._whole, self._parts = whole, dict[tuple[Hashable, float], StackedEngine]()
         self._here: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
         self._most: int | None = None  # clients that had room, once others had not
 
@@ -89,6 +94,16 @@ class StackedEngine(AroundTorch):
     def on(self, device: torch.device, share: float = 1.0) -> StackedEngine:
         return StackedEngine(self._torch.on(device), self._step.on(device), device, share, self._precision)
 
+    def narrowed(self, portion: Portion, scale: float = 1.0) -> StackedEngine:
+        """An engine of a part of the module, the same one for parts of the same widths; see `core.portions.Narrows`."""
+        key = portion.key, scale
+        if key not in self._parts:
+            inside = self._torch.narrowed(portion, scale)
+            assert isinstance(inside, TorchEngine)
+            step = self._step.narrowed(inside.module, inside.layout)
+            self._parts[key] = StackedEngine(inside, step, self.device, self._share, self._precision, self)
+        return self._parts[key]
+
     def computing_in(self, precision: Precision) -> StackedEngine:
         """The same engine with products of that precision."""
         return StackedEngine(self._torch, self._step, self.device, self._share, precision)
@@ -106,6 +121,20 @@ class StackedEngine(AroundTorch):
         return next(self.local_rounds([job]))
 
     def local_rounds(self, jobs: Sequence[Job]) -> Iterator[Done | None]:
+        if all(job.within is None or job.within is self for job in jobs):
+            yield from self._rounds(jobs)
+            return
+        found = dict[int, Iterator[Done | None]]()
+        own = [self if job.within is None else job.within for job in jobs]
+        for engine in own:
+            if id(engine) not in found:
+                assert isinstance(engine, StackedEngine)
+                found[id(engine)] = engine._rounds([j for j, e in zip(jobs, own, strict=True) if e is engine])
+        for engine in own:
+            yield next(found[id(engine)])
+
+    def _rounds(self, jobs: Sequence[Job]) -> Iterator[Done | None]:
+        """Those of clients with the same widths."""
         taken = sorted((i for i, job in enumerate(jobs) if takes(job)), key=lambda i: -len(jobs[i].ends))
         ended = dict[int, tuple[Tensor, Done]]()
         brought: _Cohort | None = None
@@ -192,6 +221,8 @@ class StackedEngine(AroundTorch):
 
     def _samples(self, job: Job) -> tuple[Tensor, Tensor]:
         """All inputs and targets on the device, brought there once."""
+        if self._whole is not None:
+            return self._whole._samples(job)
         assert isinstance(job.data, Holding)
         arrays = job.data.arrays()
         assert arrays is not None

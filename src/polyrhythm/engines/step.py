@@ -94,7 +94,7 @@ class Step:
             self._structure = dataclasses.replace(self._structure, trims=False)
         self._module, self._task = bare(copy_of(module, one_base=device)).train().to(device), task
         _check(self._module, task, layout)
-        self._attributes = Attributes(self._module)
+        self._attributes, self._device = Attributes(self._module), device
         self.used, self.idle = layout.segments, tuple[Segment, ...]()
         self.by_samples, self.layers, self.kept = task.sums_over_samples, 0, 0
         before, kept = attributes(self._module), [(b, b.clone()) for b in self._module.buffers()]
@@ -117,7 +117,16 @@ class Step:
         self._attributes.put_back()  # what a pass leaves behind is often nothing that can be copied
         other = copy.copy(self)
         other._module = copy_of(self._module, one_base=device).to(device)
+        other._attributes, other._device = Attributes(other._module), device
+        return other
+
+    def narrowed(self, module: nn.Module, layout: Layout) -> Step:
+        """The same step of a part of the module, in vectors of its own."""
+        other, idle = copy.copy(self), {segment.name for segment in self.idle}
+        other._module = bare(copy_of(module, one_base=self._device)).train().to(self._device)
         other._attributes = Attributes(other._module)
+        other.used = tuple(s for s in layout.segments if s.name not in idle)
+        other.idle = tuple(s for s in layout.segments if s.name in idle)
         return other
 
     def __call__(self, weights: Tensor, batch: Batch) -> tuple[Sequence[Tensor], Tensor, Tensor]:

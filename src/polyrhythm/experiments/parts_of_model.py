@@ -15,6 +15,7 @@ from polyrhythm.base.vectors import Layout
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.proof import prove
 from polyrhythm.engines.selection import Chosen
+from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.unsupported import Unsupported
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.fleet import Place
@@ -46,14 +47,17 @@ def cuts(experiment: Experiment, chosen: Chosen) -> tuple[Chosen, Cuts | None]:
     batch = min(experiment.recipe.batch or 32, int(experiment.federation.sizes.max()))
     for level in capacity.levels:
         part = capacity.of_level(found, level)
-        if part is None or not isinstance(engine, NativeEngine):
+        if part is None or not isinstance(engine, NativeEngine | StackedEngine):
             continue
         try:
             prove(engine.narrowed(part), samples, batch=batch, layers=experiment.recipe.watches)
         except Unsupported as reason:
             why_not = f"with {level:g} of each width, {reason}"
             reference = engine.reference
-            return replace(chosen, engine=reference, kind="torch", detail="", refused="native", why_not=why_not), found
+            return (
+                replace(chosen, engine=reference, kind="torch", detail="", refused=chosen.kind, why_not=why_not),
+                found,
+            )
     return chosen, found
 
 
