@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
+from polyrhythm.deployment.federating import check
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.methods import papers
 from polyrhythm.methods.recipe import Recipe
@@ -178,18 +179,33 @@ def row(name: str) -> Row:
     )
 
 
-def engines(name: str) -> tuple[str, str]:
-    """Whether the native and the stacked engine compute a method's steps, asked of each on a small network."""
+def departures(name: str) -> str:
+    """In what a method departs from its paper, as the docstrings of its recipe and parts say it."""
+    found = list[str]()
+    for one in (getattr(papers, name), *own_parts(name)):
+        for paragraph in inspect.cleandoc(one.__doc__ or "").split("\n\n"):
+            said = re.match(r"Departures?:\s+(.*)", paragraph, re.DOTALL)
+            found += [" ".join(said[1].split())] if said else []
+    return " ".join(dict.fromkeys(text if text[1:2] == " " else text[:1].upper() + text[1:] for text in found))
+
+
+def engines(name: str) -> tuple[str, str, str]:
+    """Whether the native and the stacked engine compute a method's steps, and real nodes carry it out, as each says."""
     federation = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.5), clients=6, seed=0)
-    found = []
+    experiment = pr.Experiment(federation=federation, model=MODELS.get(name, "mlp"), recipe=made(name), rounds=2)
+    found = list[bool]()
     for kind in ("native", "stacked"):
-        experiment = pr.Experiment(federation=federation, model=MODELS.get(name, "mlp"), recipe=made(name), rounds=2)
         try:
             found.append(prepare(experiment, pr.Execution(engine=kind)).chosen.kind == kind)  # type: ignore[arg-type]
         except UserError:
             found.append(False)
-    native, stacked = ("yes" if one else "no" for one in found)
-    return native, stacked
+    try:
+        check(experiment)
+        found.append(True)
+    except UserError:
+        found.append(False)
+    native, stacked, nodes = ("yes" if one else "no" for one in found)
+    return native, stacked, nodes
 
 
 def page() -> str:
@@ -207,18 +223,29 @@ def _page() -> Iterator[str]:
         "own, and the mutants of the source under which they must fail. **By hand**: tests against numbers that were "
         "worked out without the part, or by `torch.optim`, in `tests/oracles` and `tests/methods/test_by_hand.py`. "
         "**Native**, **stacked**: whether that engine computes its local steps with its defaults, asked of it on a "
-        "perceptron; the torch engine computes all of them, and every driver runs all of them."
+        "perceptron; the torch engine computes all of them, and every driver of the simulation (in line, threads, "
+        "processes, Ray) runs all of them. **Nodes**: whether real federations, Flower's too, carry it out."
     )
     yield ""
     yield "Made by `python docs/make_methods.py` from the source and the tests; a test says when it is out of date."
     yield ""
-    yield "| recipe | parts of its own | code | laws | mutants | by hand | native | stacked |"
-    yield "| --- | --- | ---: | ---: | ---: | ---: | --- | --- |"
+    yield "| recipe | parts of its own | code | laws | mutants | by hand | native | stacked | nodes |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | --- | --- | --- |"
     for name in names():
         one = row(name)
         parts = ", ".join(f"`{kind.__name__}`" for kind in one.parts) or "–"
         counts = (one.lines, len(one.laws), one.mutants, len(one.oracles))
         yield f"| `{name}` | {parts} | {' | '.join(map(str, counts))} | {' | '.join(engines(name))} |"
+    yield ""
+    yield "## Departures from the papers"
+    yield ""
+    yield "As the docstrings of recipes and parts say it; of a recipe that is not here they say none."
+    yield ""
+    yield "| recipe | departures |"
+    yield "| --- | --- |"
+    for name in names():
+        if said := departures(name).replace("|", "\\|"):
+            yield f"| `{name}` | {said} |"
 
 
 def main() -> None:
