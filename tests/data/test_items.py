@@ -177,6 +177,14 @@ def test_items_that_cannot_be_used_are_refused_in_words(name: str) -> None:
         pr.data.dataset(*[Giving(give)] * 2)
 
 
+def test_what_is_wrong_in_the_test_set_is_said_to_be_there() -> None:
+    right, wrong = Giving(lambda i: torch.zeros(2)), Giving(lambda i: torch.full((2,), torch.nan if i == 7 else 0.0))
+    with pytest.raises(UserError, match=r"^the test set: item 7 has inputs that are NaN"):
+        pr.data.dataset(right, wrong)
+    with pytest.raises(UserError, match=r"^item 7 has inputs"):
+        pr.data.dataset(wrong, right)
+
+
 @pytest.mark.parametrize("turn", [lambda x: x[::-1], lambda x: x.astype(">f4"), lambda x: x.astype(np.uint16)])
 def test_arrays_of_every_make_are_inputs(turn: Callable[[np.ndarray], np.ndarray]) -> None:
     right = [turn(np.arange(i, i + 4, dtype=np.float32)).tolist() for i in range(N)]

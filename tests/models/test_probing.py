@@ -176,5 +176,5 @@ def test_what_was_given_in_evaluation_mode_and_does_not_stay_is_named() -> None:
 def test_a_run_says_so(built: bool) -> None:
     model: Any = (lambda shape, outputs: frozen()) if built else frozen()
     (note,) = [note for note in prepared(model=model).notices() if "evaluation mode" in note]
-    assert note.startswith("0 of the model was given in evaluation mode, and is put into training mode in training")
+    assert note.startswith("'0' of the model was given in evaluation mode, and is put into training mode in training")
     assert not [note for note in prepared(model=Keeps(*frozen())).notices() if "evaluation mode" in note]

@@ -165,7 +165,7 @@ def _about_modes(prepared: Ready) -> tuple[str, ...]:
     parts = prepared.chosen.woken
     if not parts:
         return ()
-    some = ", ".join(parts[:3]) + (f" and {len(parts) - 3} more" if len(parts) > 3 else "")
+    some = ", ".join(map(repr, parts[:3])) + (f" and {len(parts) - 3} more" if len(parts) > 3 else "")
     return (
         f"{some} of the model {'was' if len(parts) == 1 else 'were'} given in evaluation mode, and "
         f"{'is' if len(parts) == 1 else 'are'} put into training mode in training, as by .train(): statistics of "

@@ -38,7 +38,7 @@ SHORT: Mapping[str, str] = {
 }
 """The papers, as they are called in tables."""
 
-_OF_OURS = ("personal", "combinations", "heterogeneity")
+_OF_OURS = ("personal", "privacy", "combinations", "heterogeneity")
 SCALES = ("smoke", "quick", "paper")
 Scale = Literal["smoke", "quick", "paper"]
 Spread = Literal["seeds", "rounds of one run", "not said", "none"]

@@ -184,7 +184,11 @@ def dataset(
     """
     structure = structure_of_items(train, test, adapt, padding)
     adapt = adapt if structure is None else Packing(adapt, structure)
-    labels, test_labels = (labels_of(items, adapt, given) for items, given in ((train, targets), (test, test_targets)))
+    labels = labels_of(train, adapt, targets)
+    try:
+        test_labels = labels_of(test, adapt, test_targets)
+    except UserError as error:
+        raise error.at("the test set") from error
     raw, raw_test = labels.values, test_labels.values
     meaning = meaning_of(raw, raw_test, task=task, classes=classes)
     keys, test_keys = columns_of(columns, len(raw)), columns_of(test_columns, len(raw_test))
