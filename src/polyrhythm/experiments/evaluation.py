@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar, final
+from typing import TypeVar, cast, final
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from polyrhythm.base.metric_names import NAN_OUTPUTS
 from polyrhythm.base.streams import stream
 from polyrhythm.core.measuring import measuring
+from polyrhythm.core.portions import Narrows
 from polyrhythm.core.predicting import Used
 from polyrhythm.data.holding import Holding
 from polyrhythm.experiments.experiment import Experiment
@@ -51,6 +52,7 @@ class Evaluator:
         experiment, federation, engine = prepared.experiment, prepared.federation, prepared.chosen.engine
         self._engine, self._task, self._seed = engine, experiment.aim, experiment.seed
         self._classes = len(federation.classes) if by_class else 0
+        self._capacity, self._cuts = experiment.recipe.capacity, prepared.cuts
         self.measured = measured(experiment)
         """The clients whose own results are kept."""
         self._test = Holding(federation.test)
@@ -77,6 +79,25 @@ class Evaluator:
         tally = self._tally(model, self._test, "test", *of, by_class=self._classes > 0)
         self._pairs += tally.classes
         return self._task.read(tally)
+
+    def submodels(self, model: Model, of: Of = ()) -> Metrics:
+        """What the parts of a model that clients hold give on the test set: the headline metric, by level.
+
+        Of a part that moves on, as a rolling window does, that of the first units.
+        """
+        found, capacity, cuts = Metrics(), self._capacity, self._cuts
+        if cuts is None:
+            return found
+        for level in sorted(set(capacity.levels), reverse=True):
+            if (part := capacity.submodel(cuts, level, model.weights)) is None:
+                continue
+            held = Model(weights=part.taken(model.weights), buffers=part.taken_buffers(model.buffers))
+            engine = cast(Narrows, self._engine).narrowed(part, 1.0)
+            with measuring(engine, self._test, self._seed, "submodel", f"{level:g}", *of):
+                metrics = engine.evaluate(held, self._test)
+            if self._task.headline in metrics:
+                found[f"submodel_{level:g}_{self._task.headline}"] = metrics[self._task.headline]
+        return found
 
     def validation(self, model: Model, of: Of = ()) -> Metrics | None:
         """On the samples held out for choosing; None if there are none."""

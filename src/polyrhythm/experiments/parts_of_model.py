@@ -39,6 +39,13 @@ def cuts(experiment: Experiment, chosen: Chosen) -> tuple[Chosen, Cuts | None]:
     """
     capacity, samples = experiment.recipe.capacity, experiment.federation.train
     if capacity.whole:
+        if "submodels" in experiment.evaluation.measure:
+            raise UserError(
+                f"measure = submodels, and {experiment.recipe.title}",
+                expected="a recipe with clients that train parts of the model, such as heterofl",
+                why="here every client has all of it, of which the test is there anyway",
+                fix="leave submodels out, or pipe width_prefix onto the recipe",
+            )
         return chosen, None
     _trains(experiment)
     inputs, _ = samples.batch(torch.arange(min(2, len(samples))))

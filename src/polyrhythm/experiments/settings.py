@@ -75,7 +75,7 @@ class Evaluation(Settings):
         measure: what else is measured, by name: "update_similarity", how far the updates of a version agree;
             "estimation_error", how well each client's past foretells its update (both in
             `polyrhythm.experiments.report_metrics`); "sample_losses", how hard single training samples are, with the
-            extremes as images.
+            extremes as images; "submodels", what the parts of the model that clients hold give on the test set.
     """
 
     every: Count = 1

@@ -101,7 +101,7 @@ class VersionRecords:
             staleness_max=max(stale, default=None),
             **totals,
             note=released.note if released is not None else "",
-            measures=self._measures(state),
+            measures=self._measures(state, look=look),
             digest=self.digest() if self._digests and (look or self._experiment.recipe.regime != "local") else "",
         )
         self.of_clients = self._evaluator.of_clients(state.version, own, personal)
@@ -148,8 +148,10 @@ class VersionRecords:
         state_of, models = self._prepared.chosen.engine.state_of, enumerate(self._local_models())
         return model_digest({f"{i}.{n}": t for i, m in models for n, t in state_of(m).items()})
 
-    def _measures(self, state: ServerState) -> dict[str, float]:
+    def _measures(self, state: ServerState, *, look: bool) -> dict[str, float]:
         found: dict[str, float] = {}
+        if look and "submodels" in self._experiment.evaluation.measure:
+            found |= self._evaluator.submodels(self._shown_model(), (state.version,))
         for key, mechanism in self._experiment.recipe.mechanisms():
             found |= mechanism.measures(state.parts[key])
         for gauge in self._gauges:

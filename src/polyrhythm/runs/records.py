@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost", "unfinished"]
 RunStatus = Literal["finished", "stopped", "failed"]
 """How a run ended: as planned, on Ctrl-C, or with an error."""
-Measure = Literal["update_similarity", "estimation_error", "sample_losses"]
+Measure = Literal["update_similarity", "estimation_error", "sample_losses", "submodels"]
 """What can be measured beside the global model: see `polyrhythm.experiments.experiment.Evaluation`."""
 
 

@@ -97,6 +97,10 @@ class Capacity(Mechanism):
         """What a client of such a level holds on some visit: of that shape on each."""
         return None
 
+    def submodel(self, cuts: Cuts, level: float, weights: Tensor) -> Portion | None:
+        """What a client of such a level would hold of these weights [P], to be measured; None if that is all."""
+        return self.of_level(cuts, level)
+
     def fixed_level(self, setup: Setup, client: int) -> float | None:
         """How much of the model a client holds on all its visits; None if that changes."""
         return 1.0

@@ -74,6 +74,10 @@ class LargestWeights(Levels):
         assert isinstance(cuts, Magnitudes)
         return None if level >= 1 else cuts.portion(torch.arange(len(cuts.places)) < cuts.count(level), 0.0)
 
+    def submodel(self, cuts: Cuts, level: float, weights: Tensor) -> Portion | None:
+        assert isinstance(cuts, Magnitudes)
+        return largest(cuts, weights, level)
+
     def outline(self, setup: Setup, client: int, visit: int, version: int) -> Portion | None:
         return None if setup.cuts is None else _outline(self, setup.cuts, self.level_of(setup, client, version))
 
