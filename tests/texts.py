@@ -151,6 +151,8 @@ def _values(care: bool) -> dict[str, Texts]:
         "device": some('"auto"', '"cpu"'),
         "stack": some("2"),
         "precision": some('"float32"', '"bfloat16"'),
+        "micro_batch": some("2", "1000"),
+        "recompute": some("false"),
         "evaluation": some(
             "{every = 2}",
             "{train_samples = 5}",
@@ -187,6 +189,8 @@ def _values(care: bool) -> dict[str, Texts]:
         "device": some('"cuda:99"', '"tpu"', '""', "0", '"meta"'),
         "stack": some("3", "0", "1.5", '"2"'),
         "precision": some('"tf32"', '"half"', "16", "true"),
+        "micro_batch": some("0", "1.5", '"2"'),
+        "recompute": some("true", "1", '"yes"'),
         "evaluation": some("{evry = 1}", "{every = 0}", "{train_samples = -1}", "1", '{measure = ["x"]}'),
         "track": some('["wand"]', '["mlflow", "mlflo"]', "1"),
         "tracking": some("{projects = 1}", '{project = ""}', "1"),

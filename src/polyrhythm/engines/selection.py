@@ -21,19 +21,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
 import torch
 from torch import nn
 
 from polyrhythm.base.compiled import extension
+from polyrhythm.base.streams import seeded_torch
 from polyrhythm.base.vectors import CPU
+from polyrhythm.core.protocols import Opening
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.engines.devices import named
+from polyrhythm.engines.frugal import PLAIN, Frugal, mixes_samples, refuse
 from polyrhythm.engines.kinds import Asked, Named, Precision
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine
 from polyrhythm.engines.native.program import Convolution, Program, shape_after
 from polyrhythm.engines.proof import prove
 from polyrhythm.engines.stacked import StackedEngine
+from polyrhythm.engines.step import CLOSE, Masks
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.engines.unsupported import NotBuilt, Unlike, Unsupported
 from polyrhythm.methods.local.optimisers import LocalSgd
@@ -90,6 +95,7 @@ class Work:
         at_once: visits in a turn, as far as one engine is given them.
         device: where a cohort's steps may be computed.
         precision: of the products in them.
+        frugal: what steps spare of memory; only torch does.
     """
 
     module: nn.Module
@@ -100,6 +106,7 @@ class Work:
     at_once: int = 1
     device: torch.device = CPU
     precision: Precision = "float32"
+    frugal: Frugal = PLAIN
 
     @property
     def batch(self) -> int:
@@ -119,6 +126,8 @@ def candidates(asked: Asked, device: torch.device, at_once: int, precision: Prec
 def choose(asked: Asked, work: Work) -> Chosen:
     """Makes the engine for an experiment, by the rule of this module."""
     refused, why_not = "", ""
+    if work.frugal != PLAIN:
+        return _frugal(work)
     exact = work.precision == "float32"
     for kind in candidates(asked, work.device, work.at_once, work.precision):
         try:
@@ -136,6 +145,50 @@ def choose(asked: Asked, work: Work) -> Chosen:
                 refused, why_not = kind, str(reason)
     engine = TorchEngine(work.module, work.task)
     return Chosen(engine=engine, kind="torch", why_not=why_not, refused=refused)
+
+
+def _frugal(work: Work) -> Chosen:
+    """The torch engine in less memory.
+
+    Raises:
+        UserError: the model, the task or the recipe does not allow it.
+    """
+    engine, recipe = TorchEngine(work.module, work.task, frugal=work.frugal), work.recipe
+    others = [part.label() for part in recipe.corrections if part.layers is not None]
+    others += [recipe.personal.label()] if recipe.personal.gradients > 1 else []
+    others += [] if recipe.capacity.whole else [recipe.capacity.label()]
+    refuse(
+        work.frugal,
+        engine.module,
+        mixes=engine.single_sample_fails,
+        buffers=bool(engine.layout.buffers),
+        mean=work.task.divisible,
+        others=others,
+    )
+    size = work.frugal.micro_batch
+    if size is not None:
+        _same_in_pieces(work, size)
+    told = ([] if size is None else [f"{size} samples at once"]) + (["recomputed"] if work.frugal.recompute else [])
+    return Chosen(engine=engine, kind="torch", detail=", ".join(told))
+
+
+def _same_in_pieces(work: Work, size: int) -> None:
+    """Goes on if the gradient of some samples is that of their pieces, without dropout.
+
+    Raises:
+        UserError: it is not.
+    """
+    few = min(8, len(work.samples))
+    data, positions, found = Holding(work.samples, torch.arange(few)), np.arange(few), list[torch.Tensor]()
+    for frugal in (PLAIN, Frugal(micro_batch=max(1, few // 2 - 1))):
+        engine = TorchEngine(work.module, work.task, frugal=frugal)
+        model = engine.initial()
+        engine.open(Opening(data=data, start=model, received=model, previous=None, reuse=False))
+        with Masks(None), seeded_torch(0, "network", "proved"):
+            engine.compute(*data.batch(positions, None), positions)
+        found.append(engine.gradient.clone())
+    if not float((found[1] - found[0]).norm()) <= CLOSE * float(found[0].norm()):
+        raise mixes_samples(size, "what it computes of a sample depends on the others of its batch")
 
 
 def _short(chosen: Chosen, precision: Precision) -> Chosen:

@@ -20,6 +20,7 @@ from polyrhythm.base.vectors import CPU, Buffers, Layout, Segment, clear_
 from polyrhythm.core.local_step import Computed, LocalRule, LocalSteps
 from polyrhythm.core.protocols import ClientData, Opening
 from polyrhythm.engines.fisher import Squares
+from polyrhythm.engines.frugal import PLAIN, Frugal
 from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batches
 from polyrhythm.engines.sparse import SparseEngine
 from polyrhythm.methods.correction import Term, Which
@@ -42,11 +43,12 @@ class TorchEngine(LocalSteps):
         module: the model; copied, never changed.
         task: its loss and metrics.
         frozen_on: where models compute that are not in training: evaluation, scores, frozen features.
+        frugal: what steps spare of memory.
     """
 
-    def __init__(self, module: nn.Module, task: Task, frozen_on: torch.device = CPU) -> None:
+    def __init__(self, module: nn.Module, task: Task, frozen_on: torch.device = CPU, frugal: Frugal = PLAIN) -> None:
         self._flat = FlatModel(module)
-        self._task, self._frozen_on = task, frozen_on
+        self._task, self._frozen_on, self._frugal = task, frozen_on, frugal
         # Made now, since a module that is in training may hold what cannot be copied.
         self._frozen: dict[Which, FlatModel] = {"received": self._flat.twin(frozen_on).frozen()}
         self._models: dict[Which, Model] = {}
@@ -57,10 +59,11 @@ class TorchEngine(LocalSteps):
         self.forward_samples = self._begun = 0  # samples of extra passes in the visit; steps that it has begun
         self._asked = 0  # gradients at other weights in the visit
         self._parts: dict[tuple[Hashable, float], TorchEngine] = {}
+        self._amounts: tuple[Tensor, ...] = ()  # what the last pass's loss and objective are means over
 
-    def __reduce__(self) -> tuple[Callable[..., TorchEngine], tuple[nn.Module, Task, torch.device, Hooks]]:
+    def __reduce__(self) -> tuple[Callable[..., TorchEngine], tuple[nn.Module, Task, torch.device, Frugal, Hooks]]:
         module = self.given()
-        return _remade, (module, self._task, self._frozen_on, hooks_of(module))
+        return _remade, (module, self._task, self._frozen_on, self._frugal, hooks_of(module))
 
     def given(self) -> nn.Module:
         """The module as it was given, as far as a visit does not load it anyway, and with parameters of their own."""
@@ -68,7 +71,7 @@ class TorchEngine(LocalSteps):
 
     def on(self, device: torch.device) -> TorchEngine:
         """The same with another place for models that are not in training."""
-        return TorchEngine(self.given(), self._task, device)
+        return TorchEngine(self.given(), self._task, device, self._frugal)
 
     def narrowed(self, portion: Portion, scale: float = 1.0) -> TorchEngine | SparseEngine:
         """An engine of a part of the module, the same one for parts of the same shape; see `core.portions.Narrows`."""
@@ -76,7 +79,8 @@ class TorchEngine(LocalSteps):
             return SparseEngine(self, portion)
         key = portion.key, scale
         if key not in self._parts:
-            self._parts[key] = TorchEngine(part_of(self.given(), portion, scale), self._task, self._frozen_on)
+            part = part_of(self.given(), portion, scale)
+            self._parts[key] = TorchEngine(part, self._task, self._frozen_on, self._frugal)
         return self._parts[key]
 
     @property
@@ -141,7 +145,11 @@ class TorchEngine(LocalSteps):
         watch: str | None = None,
         squares: bool = False,
     ) -> Computed:
-        return self._computed(inputs, targets, positions, terms, watch, squares, self._flat.backward)
+        if not self._frugal.cuts(len(inputs)):
+            return self._computed(inputs, targets, positions, terms, watch, squares, self._flat.backward)
+        of = functools.partial(self._computed, terms=terms, watch=watch, squares=squares, backward=self._flat.backward)
+        batch = inputs, targets, positions
+        return self._frugal.in_pieces(self.gradient, batch, lambda *some: (of(*some), self._amounts))
 
     def descend(self, inputs: Tensor, targets: Tensor, positions: np.ndarray, rule: LocalRule, rate: float) -> Computed:
         down = functools.partial(self._flat.descend, rate=rate)
@@ -166,7 +174,8 @@ class TorchEngine(LocalSteps):
             seen = layers | ({watch} if watch is not None and self.one_mode else set())
             read = {layer: taps.enter_context(self._tap(layer).watch()) for layer in sorted(seen)}
             exits = [] if self._exits is None else taps.enter_context(watched(self.module))
-            outputs: Tensor = self.module(inputs)
+            with self._frugal.around(self.module):
+                outputs: Tensor = self.module(inputs)
         if self._lacking is not None:
             outputs = left_out(outputs, self._lacking)
         view = View(self, inputs, targets, positions, {layer: read[layer](len(inputs)) for layer in read})
@@ -175,6 +184,8 @@ class TorchEngine(LocalSteps):
             current = view.features("current", watch).detach() if judged is None else judged
             pair = current, view.features("received", watch)
         loss = self._task.loss(outputs, targets)
+        if self._frugal.micro_batch is not None:
+            self._amounts = self._task.amounts(outputs, targets)
         squared = self._squared(outputs, targets) if squares else None
         if self._exits is None:
             total = self._task.objective(loss, outputs, targets)
@@ -202,7 +213,7 @@ class TorchEngine(LocalSteps):
 
     @property
     def descends(self) -> bool:
-        return self._flat.descends
+        return self._flat.descends and self._frugal.micro_batch is None
 
     @property
     def plain(self) -> bool:
@@ -369,9 +380,9 @@ class TorchEngine(LocalSteps):
         return self._frozen[which]
 
 
-def _remade(module: nn.Module, task: Task, frozen_on: torch.device, hooks: Hooks) -> TorchEngine:
+def _remade(module: nn.Module, task: Task, frozen_on: torch.device, frugal: Frugal, hooks: Hooks) -> TorchEngine:
     """An engine from its pickle, which has a module's hooks beside it."""
-    return TorchEngine(hang(hooks, module), task, frozen_on)
+    return TorchEngine(hang(hooks, module), task, frozen_on, frugal)
 
 
 def _same_in_both_modes(module: nn.Module) -> bool:

@@ -7,6 +7,7 @@ import dataclasses
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.vectors import CPU
 from polyrhythm.engines.devices import device_of
+from polyrhythm.engines.frugal import Frugal
 from polyrhythm.engines.repeating import repeated
 from polyrhythm.engines.selection import Chosen, Work, choose
 from polyrhythm.engines.torch import TorchEngine
@@ -42,6 +43,7 @@ def chosen_for(experiment: Experiment, execution: Execution) -> Chosen:
         at_once=1 if parted else recipe.cohort,
         device=device,
         precision=execution.precision,
+        frugal=Frugal(micro_batch=execution.micro_batch, recompute=execution.recompute),
     )
     chosen = choose(execution.engine, work) if execution.gpus is None else _for_gpus(work, execution.gpus)
     if chosen.engine.single_sample_fails:

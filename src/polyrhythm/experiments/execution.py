@@ -45,6 +45,11 @@ class Execution(Settings):
         precision: of the stacked engine's products. "float32"; "tf32", with 10 bits of mantissa, on a GPU; "bfloat16",
             as torch's autocast does. Both are faster on a GPU made for them, and round coarsely. Weights, gradients and
             whatever is measured stay float32.
+        micro_batch: how many samples of a batch are in memory at once. The gradient is that of the batch to rounding:
+            pieces are weighed by samples, or by answer tokens where the loss is a mean over these. Dropout draws other
+            masks. For the torch engine. None for whole batches.
+        recompute: whether what is inside of a model's repeated blocks is computed anew for the gradient in place of
+            being kept, which takes a third more time. For the torch engine. Changes no number.
         client_memory: how much of what clients remember is in memory, such as 1GiB; the rest is in files. Those of the
             clients that took part longest ago, and checkpoints only name them. "all" for no files. Changes no number.
         checkpoint: how often it writes down what it needs to go on after its process was killed. Changes no number.
@@ -62,6 +67,8 @@ class Execution(Settings):
     device: Annotated[str, MinLen(1), Takes("auto, cpu, cuda, or cuda:1 for the second GPU")] = "auto"
     stack: Count | None = None
     precision: kinds.Precision = "float32"
+    micro_batch: Count | None = None
+    recompute: bool = False
     client_memory: Annotated[str, Takes('an amount with its unit, such as "1 GiB", or "all"')] = "all"
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
 
@@ -155,6 +162,7 @@ def _check_engine(execution: Execution) -> None:
             why=f"the {engine} engine computes in float32",
             fix="engine=stacked, or leave precision out",
         )
+    _check_frugal(execution)
     if execution.precision == "tf32" and device == "cpu":
         raise tf32_on_a_processor()
     if engine not in ("auto", "stacked") and device not in ("auto", "cpu"):
@@ -163,6 +171,21 @@ def _check_engine(execution: Execution) -> None:
             expected="engine=stacked, or auto",
             why=f"the {engine} engine computes on the processor",
             fix="engine=stacked, or leave the device out",
+        )
+
+
+def _check_frugal(execution: Execution) -> None:
+    asked = "" if execution.micro_batch is None else f"micro_batch={execution.micro_batch}"
+    asked = asked or ("recompute=true" if execution.recompute else "")
+    by = f"engine={execution.engine}" if execution.engine not in ("auto", "torch") else ""
+    by = by or ("" if execution.precision == "float32" else f"precision={execution.precision}")
+    by = by or ("" if execution.gpus is None else f"gpus={execution.gpus:g}")
+    if asked and by:
+        raise UserError(
+            f"{asked} with {by}",
+            expected="engine=torch, or auto",
+            why="only the torch engine takes steps in less memory; the others have kernels and stacks of their own",
+            fix=f"leave {by.partition('=')[0]} out",
         )
 
 
