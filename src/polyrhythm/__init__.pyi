@@ -93,6 +93,7 @@ from .models.tasks import task as task
 from .results import Run as Run
 from .results import compare as compare
 from .runs import Checkpoint as Checkpoint
+from .studies import advise as advise
 from .studies import study as study
 from .trackers import Tracking as Tracking
 

@@ -21,7 +21,7 @@ from small import collection, experiment, prepared
 
 COUNTED = {
     **{"rounds": "versions", "visits": "visits", "local_steps": "steps", "samples": "samples", "flops": "flops"},
-    **{"bytes_up": "bytes_up", "bytes_down": "bytes_down", "virtual_seconds": "virtual_seconds"},
+    **{"bytes_up": "bytes_up", "bytes_down": "bytes_down", "virtual_seconds": "virtual_seconds", "joules": "joules"},
 }
 UNEVEN = pr.federate(collection(90), pr.data.QuantitySkew(alpha=1.0), 7, 0)
 

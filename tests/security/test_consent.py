@@ -50,6 +50,7 @@ NEEDS_IT: dict[str, list[str]] = {
         "check exp.toml --no-estimate",
     ],
     "audit": ["audit exp.toml --canaries 100 --versions 1 --method fedavg(cohort=2)|equal|sweep|dp"],
+    "advise": ["advise exp.toml", "advise exp.toml --budget updates=40 --try --set validation=0.2 --out o"],
     "resume": ["resume theirs --rounds 3"],
     "verify": ["verify theirs", "verify theirs --from-checkpoint"],
     "replay": ["replay theirs", "replay theirs --from-updates"],

@@ -53,7 +53,7 @@ class DryRun:
         failure: why the run could not go on; empty if it could.
         guessed: what decides by what training gives, in words; the counts then hold as far as nothing comes of it.
         visits, updates, steps, samples: over all clients.
-        flops, bytes_up, bytes_down, virtual_seconds: as in a run's summary.
+        flops, bytes_up, bytes_down, joules, virtual_seconds: as in a run's summary.
         client_bytes: what all clients keep from visit to visit, at the end.
         server_bytes: what the server keeps beside the model, at the end.
         table_bytes: of that, what it keeps of each client.
@@ -73,6 +73,7 @@ class DryRun:
     flops: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
+    joules: float = 0.0
     virtual_seconds: float = 0.0
     client_bytes: int = 0
     server_bytes: int = 0
@@ -93,6 +94,7 @@ class DryRun:
             self.flops += spent.flops
             self.bytes_up += spent.bytes_up
             self.bytes_down += spent.bytes_down
+            self.joules += spent.joules
         self.versions = moment.turn.state.version
         self.virtual_seconds = moment.time
 
@@ -105,6 +107,7 @@ class DryRun:
             self.flops += part.spent.flops
             self.bytes_up += part.spent.bytes_up
             self.bytes_down += part.spent.bytes_down
+            self.joules += part.spent.joules
 
 
 def dry_run(prepared: Prepared, *, within: float = math.inf) -> DryRun:

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from polyrhythm.cli.commands.arguments import Json, Out, Trusted
+from polyrhythm.cli.commands.arguments import Json, Out, Settings, Trusted
 from polyrhythm.cli.guard import guarded
-from polyrhythm.cli.options import given, taking
+from polyrhythm.cli.options import ALL, given, taking
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -78,6 +78,59 @@ def carry_out_study(
     named = consented(trust, {}, settings)
     how: dict[str, Any] = {"workers": workers, "output": output, "theme": theme, "as_json": json}
     carry_out(study, scale or "", chosen, given(context), named, **how)
+
+
+@app.command("advise", cls=taking(ALL))
+@guarded
+def advise_on_experiment(
+    context: typer.Context,
+    experiment: Annotated[
+        Path | None, typer.Argument(metavar="[EXPERIMENT]", help="An experiment file in TOML; options win over it.")
+    ] = None,
+    settings: Settings = None,
+    trust: Trusted = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="RESOURCE=AMOUNT",
+            help="What a run may spend: updates=1000, time=3600 (virtual s), bytes=1e9 or joules=5e4.  [default: what "
+            "the experiment says]",
+        ),
+    ] = None,
+    attempted: Annotated[
+        bool,
+        typer.Option(
+            "--try",
+            help="Try the first ones, within the budget in all, by successive halving on the validation data, and "
+            "write the best as a file. What an earlier call has done is kept.",
+        ),
+    ] = False,
+    runs_at_once: Annotated[
+        int, typer.Option("--at-once", min=1, help="How many tries go on at once, a thread each.")
+    ] = 1,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file of the chosen experiment.  [default: EXPERIMENT-advised.toml]"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Name the recipes worth trying for an experiment's data, fleet and budget, with the evidence; and try them."""
+    from polyrhythm.cli.advising import advise_on
+    from polyrhythm.cli.consenting import consented
+    from polyrhythm.config.configuration import configure
+
+    options = given(context)
+    named = consented(trust, options, settings)
+    advise_on(
+        lambda: configure(experiment, options, settings or [], named),
+        name=experiment.stem if experiment else "experiment",
+        budget=budget,
+        attempted=attempted,
+        workers=runs_at_once,
+        output=output,
+        as_json=json,
+    )
 
 
 @app.command("best")

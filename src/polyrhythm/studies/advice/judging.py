@@ -1,0 +1,87 @@
+"""How good advice is: what it loses to the best recipe in settings that it was not made from, beside fixed choices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from polyrhythm.runs.paired import Difference, difference
+from polyrhythm.studies.advice.evidence import NEAREST, RESOURCES, Resource, Tried, nearest, standings, tried
+
+ADVISED, FIRST_THREE = "the first of the advice", "the best of its first three"
+FIXED = ("FedAvg", "FedAdam", "FedBuff", "SCAFFOLD")
+"""What it is compared with: always the same recipe."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Case: a held-out setting with a budget, and what was advised for it.
+
+    Args:
+        resource: of the budget.
+        of: the setting, with what all recipes gave.
+        distance: to the nearest setting of the evidence.
+        order: recipes as they were advised.
+    """
+
+    resource: Resource
+    of: Tried
+    distance: float
+    order: tuple[str, ...]
+
+    @property
+    def best(self) -> str:
+        """The recipe with the highest mean over seeds."""
+        return max(self.of.scores, key=self.mean)
+
+    def mean(self, recipe: str) -> float:
+        """What a recipe gave, mean over seeds."""
+        values = self.of.scores[recipe]
+        return math.fsum(values) / len(values)
+
+    def given(self, policy: str) -> float:
+        """What somebody gets who follows a policy: the advice, or always the same recipe."""
+        if policy == ADVISED:
+            return self.mean(self.order[0])
+        return max(map(self.mean, self.order[:3])) if policy == FIRST_THREE else self.mean(policy)
+
+    def regret(self, policy: str) -> float:
+        """What is lost to the best recipe."""
+        return self.mean(self.best) - self.given(policy)
+
+
+def cases(table: Mapping[str, Any], many: int = NEAREST) -> list[Case]:
+    """Every held-out setting of a table with every budget, advised on by the other settings."""
+    return [
+        _advised(resource, one, tried(table, resource), many)
+        for resource in RESOURCES
+        for one in tried(table, resource, held_out=True)
+    ]
+
+
+def left_out(table: Mapping[str, Any], many: int = NEAREST) -> list[Case]:
+    """Every setting of the evidence with every budget, advised on by those that are dealt in another way."""
+    return [
+        _advised(resource, one, [other for other in every if other.name != one.name], many)
+        for resource in RESOURCES
+        for every in [tried(table, resource)]
+        for one in every
+        if any(other.name != one.name for other in every)
+    ]
+
+
+def _advised(resource: Resource, one: Tried, known: Sequence[Tried], many: int) -> Case:
+    near = nearest(one.situation, known, many)
+    order = tuple(standing.recipe for standing in standings([of for _, of in near]))
+    return Case(resource=resource, of=one, distance=near[0][0], order=order)
+
+
+def by_setting(some: Sequence[Case], number: Callable[[Case], float]) -> Difference:
+    """The mean of a number over settings, each the mean of its budgets, with its interval over settings."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for case in some:
+        found.setdefault((case.of.name, case.of.fleet), []).append(number(case))
+    return difference([math.fsum(values) / len(values) for values in found.values()])

@@ -1,0 +1,171 @@
+"""The page of what pays when: setting by setting, over all of them, and how good advice is where it was not made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from polyrhythm.results.tables import HOLDS_ZERO, NONE, Table, rows, signed
+from polyrhythm.runs.costs import COSTS
+from polyrhythm.runs.paired import Difference
+from polyrhythm.studies.advice import judging
+from polyrhythm.studies.advice.evidence import RESOURCES, Resource, standings, tried
+from polyrhythm.studies.advice.judging import ADVISED, FIRST_THREE, FIXED
+from polyrhythm.studies.page.findings import Findings, Outcome, Verdict, holding
+
+
+def told(table: Mapping[str, Any]) -> Findings:
+    """The tables and claims of the page."""
+    some = judging.cases(table)
+    claims = [_claim(some, other) for other in FIXED[:2]]
+    return Findings(
+        verdict=holding(claims),
+        tables=(_regrets(some), _held_out(some), *(_pays(table, r) for r in RESOURCES), _overall(table)),
+        claims=tuple(claims),
+        notes=tuple(_notes(table)),
+    )
+
+
+def _claim(some: Sequence[judging.Case], other: str) -> Outcome:
+    """Whether the advice is better than always the same recipe."""
+    gain = _ahead(some, other)
+    if gain.mean is None or gain.low is None or gain.high is None:
+        verdict: Verdict = "not decided"
+    elif gain.mean > 0:
+        verdict = "holds" if gain.low > 0 else "holds on average"
+    else:
+        verdict = "differs" if gain.high < 0 else "not decided"
+    return Outcome(
+        says=f"The advice is better than always {other}", verdict=verdict, evidence=f"{_points(gain)} points"
+    )
+
+
+def _loss(some: Sequence[judging.Case], policy: str) -> Difference:
+    """What a policy loses to the best, in points."""
+    return judging.by_setting(some, lambda case: 100.0 * case.regret(policy))
+
+
+def _ahead(some: Sequence[judging.Case], policy: str) -> Difference:
+    """How much more the advice gives than another policy, in points."""
+    return judging.by_setting(some, lambda case: 100.0 * (case.given(ADVISED) - case.given(policy)))
+
+
+def _regrets(some: Sequence[judging.Case]) -> Table:
+    """What each policy loses, over held-out settings."""
+    lines = []
+    for policy in (ADVISED, FIRST_THREE, *FIXED):
+        of = [[case for case in some if case.resource == resource] for resource in RESOURCES]
+        losses = [_loss(cases, policy).mean for cases in (*of, some)]
+        highest = sum(case.regret(policy) <= 0 for case in some) / len(some)
+        lines.append(
+            (
+                policy if policy in (ADVISED, FIRST_THREE) else f"always {policy}",
+                *(NONE if loss is None else f"{loss:.2f}" for loss in losses),
+                f"{highest:.0%}",
+                NONE if policy == ADVISED else _points(_ahead(some, policy)),
+            )
+        )
+    return Table(
+        name="regret",
+        caption="What is lost to the best recipe of each held-out setting and budget, in points of accuracy: mean over "
+        "settings, each the mean of its three budgets. In how many of all it is the best. And how much more the first "
+        f"of the advice gives, with its 95 % interval over the {len({(c.of.name, c.of.fleet) for c in some})} held-out "
+        f"settings (Student's t); {HOLDS_ZERO} the interval holds 0.",
+        head=("who follows", *(f"by {r}" for r in RESOURCES), "all", "best", "the advice is ahead by"),
+        rows=rows(lines),
+    )
+
+
+def _held_out(some: Sequence[judging.Case]) -> Table:
+    """Case by case, at the whole budget."""
+    whole = {(c.of.name, c.of.fleet, c.resource): c for c in some}  # the last budget is the whole one
+    lines = [
+        (
+            f"{c.of.name}; {c.of.fleet}; by {resource}",
+            f"{c.distance:.2f}",
+            f"{c.order[0]}: {100 * c.mean(c.order[0]):.1f}",
+            f"{c.best}: {100 * c.mean(c.best):.1f}",
+            f"{100 * c.regret(ADVISED):.1f}",
+            f"{100 * c.regret('FedAvg'):.1f}",
+            f"{100 * c.regret('FedAdam'):.1f}",
+        )
+        for (_, _, resource), c in whole.items()
+    ]
+    return Table(
+        name="held-out",
+        caption="Held-out settings at the whole budget: the distance of the nearest setting of the evidence, what was "
+        "advised and what was best, in percent, and what the advice, always FedAvg and always FedAdam lose to that.",
+        head=("setting", "distance", "advised", "best", "advice loses", "FedAvg loses", "FedAdam loses"),
+        rows=rows(lines),
+        numbers=False,
+    )
+
+
+def _pays(table: Mapping[str, Any], resource: Resource) -> Table:
+    """What is highest in each setting, at each budget."""
+    lines: dict[str, list[str]] = {}
+    for one in tried(table, resource):
+        first, *_ = order = standings([one])
+        shown = [s.recipe for s in order if s.gain.shown and (s.gain.mean or 0.0) > 0]
+        mark = "*" if first.recipe in shown else ""
+        gain = signed(100.0 * (first.gain.mean or 0.0), digits=1)
+        more = len([name for name in shown if name != first.recipe])
+        text = f"{first.recipe} {gain}{mark}" + (f" and {more} more*" if more else "")
+        lines.setdefault(f"{one.name}; {one.fleet}", []).append(text)
+    return Table(
+        name=f"pays-{resource}",
+        caption=f"What pays at equal {COSTS[RESOURCES[resource]].words}: the recipe with the highest mean in each "
+        "setting at what FedAvg spends in a quarter, half and all of its rounds, and its points over FedAvg. * Above "
+        "FedAvg by the paired t-test over seeds at 5 %, after Holm's correction for all recipes; how many others are.",
+        head=("setting", "quarter", "half", "all"),
+        rows=rows([(name, *texts) for name, texts in lines.items()]),
+        numbers=False,
+    )
+
+
+def _overall(table: Mapping[str, Any]) -> Table:
+    """Each recipe over all settings of the evidence at the whole budget."""
+    every = {resource: [one for n, one in enumerate(tried(table, resource)) if n % 3 == 2] for resource in RESOURCES}
+    order = {resource: {s.recipe: s for s in standings(some)} for resource, some in every.items()}
+    methods = sorted(order["updates"], key=lambda row: -(order["updates"][row].gain.mean or 0.0))
+    lines = [
+        (row, *(f"{_points(_in_points(order[r][row].gain))}, {order[r][row].best:.0%}" for r in RESOURCES))
+        for row in methods
+    ]
+    return Table(
+        name="overall",
+        caption="Each recipe over all settings of the evidence at the whole budget: points over FedAvg, mean over "
+        f"settings, with the 95 % interval over seeds ({HOLDS_ZERO} holds 0; * also apart after Holm's correction "
+        "for all recipes), and in how many of all settings and seeds it is highest.",
+        head=("recipe", *(f"by {r}" for r in RESOURCES)),
+        rows=rows(lines),
+    )
+
+
+def _notes(table: Mapping[str, Any]) -> Iterator[str]:
+    seeds = table["seeds"]
+    yield (
+        f"Seeds of the evidence: {', '.join(map(str, seeds['evidence']))}; of the held-out settings: "
+        f"{', '.join(map(str, seeds['held out']))}. Intervals over so few seeds are wide."
+    )
+    inside = judging.left_out(table)
+    losses = {policy: _loss(inside, policy).mean for policy in (ADVISED, *FIXED[:2])}
+    texts = ", ".join(f"{name} {loss:.2f}" for name, loss in losses.items() if loss is not None)
+    if texts:
+        yield f"Within the evidence, each way of dealing left out in turn, these lose to the best: {texts} points."
+
+
+def _in_points(found: Difference) -> Difference:
+    values = {key: None if (v := getattr(found, key)) is None else 100.0 * v for key in ("mean", "low", "high")}
+    return replace(found, **values)
+
+
+def _points(found: Difference) -> str:
+    """A difference in points with its interval."""
+    if found.mean is None:
+        return NONE
+    if found.low is None or found.high is None:
+        return signed(found.mean, digits=2)
+    mark = HOLDS_ZERO if found.holds_zero else "*" if found.shown else ""
+    return f"{signed(found.mean, digits=2)} [{signed(found.low, digits=2)}, {signed(found.high, digits=2)}]{mark}"

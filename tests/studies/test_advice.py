@@ -1,0 +1,251 @@
+"""Advice: what is measured of an experiment, what is near, how recipes stand there, and trying within a budget."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyrhythm as pr
+from polyrhythm.base.errors import UserError
+from polyrhythm.config import names
+from polyrhythm.results import Run
+from polyrhythm.runs.paired import difference
+from polyrhythm.studies.advice import judging
+from polyrhythm.studies.advice.advising import METHODS, Budget, local_settings, made
+from polyrhythm.studies.advice.evidence import FIRST, RESOURCES, Tried, evidence, nearest, standings, tried
+from polyrhythm.studies.advice.situation import Situation, situation, skew
+from polyrhythm.studies.advice.trying import LEAST, attempt, candidates
+
+HERE = Situation(skew=0.2, sizes=0.0, speeds=4.0, there=1.0, cohort=0.1, rounds=20.0)
+
+
+def experiment(*, method: str = "fedavg(cohort=3, epochs=1)", rounds: int = 40, **how: Any) -> pr.Experiment:
+    share = how.pop("validation", 0.1)
+    federation = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.5), clients=10, seed=0, validation=share)
+    recipe = names.recipe(method)
+    return pr.Experiment(federation=federation, model="logistic", recipe=recipe, rounds=rounds, **how)
+
+
+def in_setting(name: str, rounds: float = 20.0, **scores: tuple[float, ...]) -> Tried:
+    of = Situation(skew=0.2, sizes=0.0, speeds=4.0, there=1.0, cohort=0.1, rounds=rounds)
+    return Tried(name=name, fleet="alike", situation=of, rates={}, scores=scores)
+
+
+def test_skew_by_hand() -> None:
+    """Each of two clients holds one of two classes: 0.5 from all, of which chance gives sqrt(1 / (100 pi))."""
+    chance = math.sqrt(1 / (100 * math.pi))
+    assert skew(np.array([[50, 0], [0, 50]])) == pytest.approx((0.5 - chance) / (1 - chance))
+    assert skew(np.array([[50, 50], [50, 50], [0, 0]])) == 0.0
+    assert skew(np.array([[50], [50]])) is None
+    assert skew(np.zeros((3, 0), dtype=np.int64)) is None
+
+
+def test_chance_alone_is_hardly_skew_however_small_clients_are() -> None:
+    generator = np.random.default_rng(0)
+    for size in (10, 100):
+        drawn = skew(generator.multinomial(size, [0.1] * 10, size=500))
+        assert drawn is not None
+        assert drawn < 0.06
+
+
+def test_a_situation_is_that_of_data_and_fleet() -> None:
+    fleet = names.fleet("tiers(slowdown=[1, 8]) | periodic(period=86400, on=0.5)")
+    of = situation(experiment(fleet=fleet), cohort=3, rounds=40)
+    assert of.speeds == pytest.approx(8.0)
+    assert of.there == pytest.approx(0.5, abs=0.02)
+    assert of.cohort == pytest.approx(0.3)
+    assert of.skew is not None
+    assert 0.2 < of.skew < 0.6
+
+
+def test_distances_by_hand() -> None:
+    other = Situation(skew=0.5, sizes=9.0, speeds=16.0, there=0.6, cohort=0.4, rounds=40.0)
+    assert HERE.apart(other) == pytest.approx({"skew": 1.0, "speeds": 1.0, "there": 1.0, "cohort": 1.0, "rounds": 1.0})
+    assert HERE.distance(other) == pytest.approx(math.sqrt(5))
+    assert HERE.distance(HERE) == 0.0
+
+
+def test_a_setting_is_taken_at_its_nearest_budget() -> None:
+    known = [in_setting("a", rounds=5), in_setting("a", rounds=25), in_setting("b", rounds=10)]
+    near = nearest(HERE, known, 2)
+    assert [(one.name, one.situation.rounds) for _, one in near] == [("a", 25), ("b", 10)]
+    assert [distance for distance, _ in near] == pytest.approx([math.log2(1.25), 1.0])
+
+
+def test_standings_by_hand() -> None:
+    near = [
+        in_setting("a", FedAvg=(0.5, 0.5), One=(0.6, 0.7), Two=(0.4, 0.5)),
+        in_setting("b", FedAvg=(0.8, 0.6), One=(0.7, 0.7), Two=(0.4, 0.5)),
+    ]
+    order = standings(near)
+    assert [one.recipe for one in order] == ["One", "FedAvg", "Two"]
+    gains = [(0.1 - 0.1) / 2, (0.2 + 0.1) / 2]  # of a seed, over the settings
+    assert order[0].gain.mean == pytest.approx(sum(gains) / 2)
+    assert order[0].gain.low == pytest.approx(difference(gains).low)
+    assert order[0].gain.n == 2
+    assert order[0].gain.holm == pytest.approx(max(2 * min(order[0].gain.p, order[2].gain.p), order[0].gain.p))  # type: ignore[type-var]
+    assert [one.best for one in order] == [0.75, 0.25, 0.0]
+
+
+@pytest.mark.parametrize("given", ["time", "time=0", "time=-3", "time=inf", "time=much", {}, {"time": 1, "bytes": 1}])
+def test_a_budget_that_is_none(given: Any) -> None:
+    with pytest.raises(UserError, match="a budget of"):
+        Budget.of(given)
+
+
+def test_an_unknown_resource() -> None:
+    with pytest.raises(UserError, match="did you mean 'joules'"):
+        Budget.of("joule=3")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "fedavg(cohort=3)",
+        "fedavg(steps=7, batch=none, lr=0.02, momentum=0.9, nesterov=true, clip=5)",
+        "fedbuff(concurrency=4, optimiser=adam, lr=0.002, weight_decay=0.01)",
+        "fedprox(epochs=0.5, optimiser=adamw)",
+    ],
+)
+def test_local_settings_are_carried_over(method: str) -> None:
+    recipe = names.recipe(method)
+    for name in ("FedAvg", "FedProx", "FedBuff", "ALT", "CC-FedAdam", "HeteroFL"):
+        again = made(METHODS[name].format(cohort=recipe.cohort, local=local_settings(recipe)))
+        assert again.cohort == recipe.cohort, name
+        assert again.batch == recipe.batch
+        assert (again.work, again.optimiser) == (recipe.work, recipe.optimiser)
+
+
+def test_what_an_experiment_does_not_allow_is_left_out() -> None:
+    found = pr.advise(experiment(method="fedavg(cohort=3, optimiser=adam)"))
+    assert not {"SCAFFOLD", "HeteroFL"} & {one.recipe for one in found.suggestions}
+    assert any("SCAFFOLD is left out: control_variates with local_adam" in note for note in found.notes)
+    assert any("HeteroFL is left out" in note for note in found.notes)  # of a logistic model there are no parts
+
+
+def test_the_table_that_comes_along() -> None:
+    table = evidence()
+    assert {"date", "polyrhythm", "command"} <= table["made"].keys()
+    for resource in RESOURCES:
+        known, held_out = tried(table, resource), tried(table, resource, held_out=True)
+        assert known
+        assert held_out
+        for one in (*known, *held_out):
+            assert one.scores.keys() == METHODS.keys() == one.rates.keys()
+            assert all(0.0 < value < 1.0 for values in one.scores.values() for value in values)
+        assert not {one.name for one in known} & {one.name for one in held_out}
+
+
+def test_the_order_is_that_of_the_nearest_settings() -> None:
+    found = pr.advise(experiment())
+    assert found.budget == Budget(resource="updates", amount=120.0)
+    assert found.situation.rounds == 40
+    order = standings([one for _, one in nearest(found.situation, tried(evidence(), "updates"))])
+    assert [one.recipe for one in found.suggestions] == [one.recipe for one in order if one.recipe != "HeteroFL"]
+    assert found.suggestions[0].method.partition("(")[2].startswith(("cohort=3", "concurrency=3", "mu=", "sco", "sca"))
+    assert json.loads(json.dumps(found.plain()))["budget"] == {"resource": "updates", "amount": 120.0}
+
+
+def test_a_budget_pays_for_rounds_by_what_they_cost() -> None:
+    """A round of 3 visits, of a model of 650 weights in 4 bytes, both ways."""
+    each = 3 * 2 * 650 * 4
+    assert pr.advise(experiment(), {"bytes": 12.5 * each}).situation.rounds == 12
+    with pytest.raises(UserError, match="ten rounds"):
+        pr.advise(experiment(), {"bytes": 0.5 * each})
+    free = names.fleet("uniform | energy(joules_per_flop=0, joules_per_byte=0)")
+    with pytest.raises(UserError, match="of which a round costs nothing"):
+        pr.advise(experiment(fleet=free), "joules=3")
+
+
+def test_where_the_evidence_does_not_reach_it_says_so() -> None:
+    near, far = pr.advise(experiment(rounds=60)), pr.advise(experiment(rounds=60_000))
+    assert not far.reaches
+    assert far.near[0][0] > near.near[0][0]
+    assert any("does not reach this experiment" in note and "rounds" in note for note in far.notes)
+    piped = pr.advise(experiment(method="fedavg(cohort=3) | compress_int8"))
+    assert any("compress_int8" in note for note in piped.notes)
+
+
+def test_advice_needs_an_end() -> None:
+    endless = pr.Experiment(
+        federation=experiment().federation, model="logistic", recipe=pr.fedavg(cohort=3), until=pr.Until(accuracy=0.9)
+    )
+    with pytest.raises(UserError, match="an experiment whose end nobody knows"):
+        pr.advise(endless)
+    assert pr.advise(endless, "updates=60").situation.rounds == 20
+
+
+def test_fedavg_is_always_tried() -> None:
+    first = [text.partition("(")[0] for text in candidates(pr.advise(experiment()))]
+    assert len(first) == 12
+    assert len({*first[:4]}) == 4
+    assert "fedavg" in first[:4]
+
+
+def test_trying_stays_within_the_budget_and_chooses_by_validation(tmp_path: Path) -> None:
+    some = experiment(rounds=2 * LEAST * 4)  # enough for four candidates and two rungs
+    advice = pr.advise(some)
+    choice = attempt(advice, some, out=tmp_path)
+    assert [len(rung.trials) for rung in choice.rungs] == [4, 2]
+    assert 0.5 * advice.budget.amount < choice.spent <= advice.budget.amount
+    best = choice.rungs[-1].trials[0]
+    assert (choice.method, choice.score) == (best.setting["method"], best.score)
+    (run,) = best.runs.values()
+    rows = [row for row in Run.open(run, tmp_path).versions if row["validation"]]
+    assert choice.score == rows[-1]["validation"]["accuracy"]
+    first = [trial.setting["method"] for trial in choice.rungs[0].trials[:2]]
+    assert {trial.setting["method"] for trial in choice.rungs[1].trials} == {*first}
+    assert choice.rounds == some.rounds or not choice.method.startswith("fedavg")
+
+
+def test_a_try_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    some = experiment(rounds=2 * LEAST)
+    advice = pr.advise(some)
+    done = list[str]()
+
+    class Stops:
+        """A listener that stops it after the first trial."""
+
+        def begin(self, plan: Any, record: Any) -> None: ...
+        def version(self, *of: Any) -> None: ...
+        def compared(self, *of: Any) -> None: ...
+        def end(self) -> None: ...
+        def tried(self, trial: Any) -> None:
+            done.append(trial.runs[0])
+            if len(done) == 1:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        attempt(advice, some, out=tmp_path, listener=Stops())
+    choice = attempt(advice, some, out=tmp_path, listener=Stops())
+    assert len(Run.all(tmp_path)) == 2
+    assert done[0] in {run for trial in choice.rungs[0].trials for run in trial.runs.values()}
+
+
+@pytest.mark.parametrize(
+    ("how", "words"), [({"validation": 0.0}, "without validation data"), ({"rounds": 9}, "two candidates would have")]
+)
+def test_what_cannot_be_tried(how: dict[str, Any], words: str, tmp_path: Path) -> None:
+    some = experiment(**{"rounds": 20, **how})
+    with pytest.raises(UserError, match=words):
+        attempt(pr.advise(some), some, out=tmp_path)
+    assert not Run.all(tmp_path) if (tmp_path / "runs.sqlite").exists() else True
+
+
+def test_regret_by_hand() -> None:
+    of = in_setting("a", FedAvg=(0.5, 0.7), One=(0.8, 0.8), Two=(0.7, 0.7), Three=(0.1, 0.1))
+    case = judging.Case(resource="time", of=of, distance=1.0, order=("Two", "Three", "FedAvg", "One"))
+    assert case.best == "One"
+    assert case.regret(judging.ADVISED) == pytest.approx(0.1)
+    assert case.regret(judging.FIRST_THREE) == pytest.approx(0.1)
+    assert case.regret(FIRST) == pytest.approx(0.2)
+    other = judging.Case(resource="bytes", of=in_setting("b", FedAvg=(0.5,), One=(0.9,)), distance=1.0, order=("One",))
+    again = judging.Case(resource="bytes", of=of, distance=1.0, order=("One",))
+    found = judging.by_setting([case, again, other], lambda one: one.regret(judging.ADVISED))
+    assert found.mean == pytest.approx((0.05 + 0.0) / 2)  # a setting counts once, however many budgets it has
+    assert found.n == 2
