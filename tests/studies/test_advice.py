@@ -13,11 +13,13 @@ import pytest
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
 from polyrhythm.config import names
+from polyrhythm.report.markdown import escaped
 from polyrhythm.results import Run
 from polyrhythm.runs.paired import difference
 from polyrhythm.studies.advice import judging
 from polyrhythm.studies.advice.advising import METHODS, Budget, local_settings, made
 from polyrhythm.studies.advice.evidence import FIRST, RESOURCES, Tried, evidence, nearest, standings, tried
+from polyrhythm.studies.advice.page import told
 from polyrhythm.studies.advice.situation import Situation, situation, skew
 from polyrhythm.studies.advice.trying import LEAST, attempt, candidates
 
@@ -134,11 +136,19 @@ def test_the_table_that_comes_along() -> None:
     for resource in RESOURCES:
         known, held_out = tried(table, resource), tried(table, resource, held_out=True)
         assert known
-        assert held_out
         for one in (*known, *held_out):
             assert one.scores.keys() == METHODS.keys() == one.rates.keys()
             assert all(0.0 < value < 1.0 for values in one.scores.values() for value in values)
         assert not {one.name for one in known} & {one.name for one in held_out}
+
+
+def test_the_page_says_what_the_table_gives() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "results" / "heterogeneity-pays.md").read_text(encoding="utf-8")
+    found = told(evidence())
+    assert f"**Verdict:** {found.verdict}." in page
+    for table in found.tables:
+        for row in table.rows:
+            assert f"| {' | '.join(map(escaped, row))} |" in page
 
 
 def test_the_order_is_that_of_the_nearest_settings() -> None:
@@ -246,6 +256,6 @@ def test_regret_by_hand() -> None:
     assert case.regret(FIRST) == pytest.approx(0.2)
     other = judging.Case(resource="bytes", of=in_setting("b", FedAvg=(0.5,), One=(0.9,)), distance=1.0, order=("One",))
     again = judging.Case(resource="bytes", of=of, distance=1.0, order=("One",))
-    found = judging.by_setting([case, again, other], lambda one: one.regret(judging.ADVISED))
-    assert found.mean == pytest.approx((0.05 + 0.0) / 2)  # a setting counts once, however many budgets it has
+    found = judging.by_place([case, again, other], lambda one: one.regret(judging.ADVISED))
+    assert found.mean == pytest.approx((0.05 + 0.0) / 2)  # a place counts once, however many budgets it has
     assert found.n == 2

@@ -64,7 +64,12 @@ def of_each_paper(most: int) -> set[str]:
     return {name for name in RUN if found.update([name.partition("/")[0]]) or found[name.partition("/")[0]] <= most}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in of_each_paper(2))) for n in RUN])
+def slow(name: str) -> bool:
+    """Whether only the long suite runs it: `heterogeneity/pays` is two studies with searches of its own."""
+    return name not in of_each_paper(2) or name == "heterogeneity/pays"
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * slow(n)) for n in RUN])
 def test_the_machinery_runs_to_a_page(name: str, tmp_path: Path) -> None:
     plan = planned(RUN[name], "smoke")
     result = study(plan, out=tmp_path, workers=1, output=tmp_path / "pages")

@@ -79,9 +79,9 @@ def _advised(resource: Resource, one: Tried, known: Sequence[Tried], many: int) 
     return Case(resource=resource, of=one, distance=near[0][0], order=order)
 
 
-def by_setting(some: Sequence[Case], number: Callable[[Case], float]) -> Difference:
-    """The mean of a number over settings, each the mean of its budgets, with its interval over settings."""
-    found: dict[tuple[str, str], list[float]] = {}
+def by_place(some: Sequence[Case], number: Callable[[Case], float]) -> Difference:
+    """The mean of a number over places, each the mean of its fleets and budgets, with its interval over places."""
+    found: dict[str, list[float]] = {}
     for case in some:
-        found.setdefault((case.of.name, case.of.fleet), []).append(number(case))
+        found.setdefault(case.of.name, []).append(number(case))
     return difference([math.fsum(values) / len(values) for values in found.values()])

@@ -17,17 +17,23 @@ from polyrhythm.studies.page.findings import Findings, Outcome, Verdict, holding
 
 def told(table: Mapping[str, Any]) -> Findings:
     """The tables and claims of the page."""
-    some = judging.cases(table)
-    claims = [_claim(some, other) for other in FIXED[:2]]
+    held_out, left_out = judging.cases(table), judging.left_out(table)
+    judged = {"held-out": held_out, "left-out": left_out}
+    claims = [_claim(some, name, other) for name, some in judged.items() if some for other in FIXED[:2]]
     return Findings(
         verdict=holding(claims),
-        tables=(_regrets(some), _held_out(some), *(_pays(table, r) for r in RESOURCES), _overall(table)),
+        tables=(
+            *(_regrets(some, name) for name, some in judged.items() if some),
+            *([_cases(held_out)] if held_out else []),
+            *(_pays(table, resource) for resource in RESOURCES),
+            _overall(table),
+        ),
         claims=tuple(claims),
         notes=tuple(_notes(table)),
     )
 
 
-def _claim(some: Sequence[judging.Case], other: str) -> Outcome:
+def _claim(some: Sequence[judging.Case], name: str, other: str) -> Outcome:
     """Whether the advice is better than always the same recipe."""
     gain = _ahead(some, other)
     if gain.mean is None or gain.low is None or gain.high is None:
@@ -36,23 +42,32 @@ def _claim(some: Sequence[judging.Case], other: str) -> Outcome:
         verdict = "holds" if gain.low > 0 else "holds on average"
     else:
         verdict = "differs" if gain.high < 0 else "not decided"
-    return Outcome(
-        says=f"The advice is better than always {other}", verdict=verdict, evidence=f"{_points(gain)} points"
-    )
+    says = f"The first of the advice is better than always {other}, in {_OF[name][0]}"
+    return Outcome(says=says, verdict=verdict, evidence=f"{_points(gain)} points")
 
 
 def _loss(some: Sequence[judging.Case], policy: str) -> Difference:
     """What a policy loses to the best, in points."""
-    return judging.by_setting(some, lambda case: 100.0 * case.regret(policy))
+    return judging.by_place(some, lambda case: 100.0 * case.regret(policy))
 
 
 def _ahead(some: Sequence[judging.Case], policy: str) -> Difference:
     """How much more the advice gives than another policy, in points."""
-    return judging.by_setting(some, lambda case: 100.0 * (case.given(ADVISED) - case.given(policy)))
+    return judging.by_place(some, lambda case: 100.0 * (case.given(ADVISED) - case.given(policy)))
 
 
-def _regrets(some: Sequence[judging.Case]) -> Table:
-    """What each policy loses, over held-out settings."""
+_OF: Mapping[str, tuple[str, str]] = {
+    "held-out": ("held-out settings", "each held-out setting and budget"),
+    "left-out": (
+        "places left out in turn",
+        "each setting of the evidence and budget, advised on by the other places, which are dealt in another way or to "
+        "another cohort",
+    ),
+}
+
+
+def _regrets(some: Sequence[judging.Case], name: str) -> Table:
+    """What each policy loses, over settings that the advice was not made from."""
     lines = []
     for policy in (ADVISED, FIRST_THREE, *FIXED):
         of = [[case for case in some if case.resource == resource] for resource in RESOURCES]
@@ -67,17 +82,17 @@ def _regrets(some: Sequence[judging.Case]) -> Table:
             )
         )
     return Table(
-        name="regret",
-        caption="What is lost to the best recipe of each held-out setting and budget, in points of accuracy: mean over "
-        "settings, each the mean of its three budgets. In how many of all it is the best. And how much more the first "
-        f"of the advice gives, with its 95 % interval over the {len({(c.of.name, c.of.fleet) for c in some})} held-out "
-        f"settings (Student's t); {HOLDS_ZERO} the interval holds 0.",
+        name=name,
+        caption=f"What is lost to the best recipe of {_OF[name][1]}, in points of accuracy: mean over settings, each "
+        "the mean of its three budgets. In how many of all it is the best. And how much more the first of the advice "
+        f"gives, with its 95 % interval over {len({c.of.name for c in some})} places, each the mean of its fleets "
+        f"(Student's t), as fleets of a place share data, seeds and many updates; {HOLDS_ZERO} the interval holds 0.",
         head=("who follows", *(f"by {r}" for r in RESOURCES), "all", "best", "the advice is ahead by"),
         rows=rows(lines),
     )
 
 
-def _held_out(some: Sequence[judging.Case]) -> Table:
+def _cases(some: Sequence[judging.Case]) -> Table:
     """Case by case, at the whole budget."""
     whole = {(c.of.name, c.of.fleet, c.resource): c for c in some}  # the last budget is the whole one
     lines = [
@@ -93,7 +108,7 @@ def _held_out(some: Sequence[judging.Case]) -> Table:
         for (_, _, resource), c in whole.items()
     ]
     return Table(
-        name="held-out",
+        name="cases",
         caption="Held-out settings at the whole budget: the distance of the nearest setting of the evidence, what was "
         "advised and what was best, in percent, and what the advice, always FedAvg and always FedAdam lose to that.",
         head=("setting", "distance", "advised", "best", "advice loses", "FedAvg loses", "FedAdam loses"),
@@ -149,15 +164,12 @@ def _notes(table: Mapping[str, Any]) -> Iterator[str]:
         f"Seeds of the evidence: {', '.join(map(str, seeds['evidence']))}; of the held-out settings: "
         f"{', '.join(map(str, seeds['held out']))}. Intervals over so few seeds are wide."
     )
-    inside = judging.left_out(table)
-    losses = {policy: _loss(inside, policy).mean for policy in (ADVISED, *FIXED[:2])}
-    texts = ", ".join(f"{name} {loss:.2f}" for name, loss in losses.items() if loss is not None)
-    if texts:
-        yield f"Within the evidence, each way of dealing left out in turn, these lose to the best: {texts} points."
 
 
 def _in_points(found: Difference) -> Difference:
-    values = {key: None if (v := getattr(found, key)) is None else 100.0 * v for key in ("mean", "low", "high")}
+    values: dict[str, Any] = {
+        key: None if (v := getattr(found, key)) is None else 100.0 * v for key in ("mean", "low", "high")
+    }
     return replace(found, **values)
 
 
