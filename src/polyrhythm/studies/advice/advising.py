@@ -282,6 +282,11 @@ def rounds_within(experiment: Experiment, budget: Budget, amount: float, executi
             else "give a budget of something else",
         )
     rounds = int(amount / each + 1e-9)
+    while rounds:  # not all cost the same, as where the last of a sweep is smaller
+        dry = dry_run(prepare(replace(experiment, rounds=rounds, until=Until()), execution), within=_WITHIN)
+        if not dry.whole or budget.spent(dry) <= amount * (1 + 1e-9):
+            break
+        rounds -= max(1, int((budget.spent(dry) - amount) / each))
     if rounds < 1:
         raise UserError(
             f"{budget.resource}={amount:g}, of which a round of {experiment.recipe.title} costs {each:.4g}",

@@ -23,7 +23,7 @@ RESOURCES: Mapping[Resource, str] = {
 """What a budget may be of, and what that is called in a run's costs."""
 FIRST = "FedAvg"
 NEAREST = 3
-"""Settings that advice goes by: chosen by leaving out one place of the evidence after the other."""
+"""Settings that advice goes by. With each place of the evidence left out in turn, 1 to 5 lose about the same."""
 FAR = 1.5
 """Distance beyond which a setting is not like the experiment."""
 FILE = "evidence.json"
