@@ -101,7 +101,8 @@ def _all(self: FixedParts) -> Tensor:
 
 
 def _mean(vectors: list[Tensor], parts: FixedParts) -> Tensor:
-    return torch.stack(vectors).double().sum(0) / parts.holders
+    masks = [mask_of(parts.part(client), len(vectors[0])) for client in range(4)]
+    return torch.stack(vectors).double().sum(0) / torch.stack(masks).sum(0).clamp(min=1)
 
 
 @law(

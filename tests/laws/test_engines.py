@@ -251,7 +251,6 @@ _NARROWED = StackedEngine.narrowed
     broken_by={
         "not scaled": swap(StackedEngine, "narrowed", lambda self, portion, scale=1.0: _NARROWED(self, portion)),
         "half the way": jobs(lambda job: {"rates": [rate / 2 for rate in job.rates]}),
-        "all are whole": jobs(lambda job: {"within": None}),
     },
 )
 def test_clients_with_parts_lie_beside_those_of_the_same_widths(part: Widths, method: str, seed: int) -> None:
