@@ -55,7 +55,7 @@ PUBLISHED: Mapping[str, Published] = MappingProxyType(
             sums={},
             known_from="UCI publishes no checksum, and none was measured",
             split="each wearer's first recording trains, the later ones test",
-            run="--rounds 50 --method fedavg(cohort=10,lr=0.1,epochs=1,batch=32)",
+            run="--rounds 50 --method fedavg(cohort=10,lr=0.3,epochs=1,batch=32)",
         ),
         "beijing-air": Published(
             clients="12 stations",
@@ -77,7 +77,7 @@ PUBLISHED: Mapping[str, Published] = MappingProxyType(
             sums={_DIGITS: "1801eae019c063377d98f831d3f93574f259475df7332bb0e3d1b080fb5e6959"},
             known_from="measured on the repository's own files of May 2024",
             split="takes 0 to 4 of each digit and speaker test, as its authors say",
-            run="--rounds 30 --method fedavg(cohort=6,lr=0.1,epochs=1,batch=32)",
+            run="--rounds 30 --method fedavg(cohort=6,lr=0.2,epochs=1,batch=32)",
         ),
         "heart-disease": Published(
             clients="4 hospitals",
@@ -93,7 +93,7 @@ PUBLISHED: Mapping[str, Published] = MappingProxyType(
             },
             known_from="measured on files whose MD5 are those that FLamby's downloader asks for",
             split="34 % of each hospital's patients test, the same for every seed",
-            run="--rounds 30 --method fedavg(cohort=4,lr=0.1,epochs=1,batch=16)",
+            run="--rounds 30 --method fedavg(cohort=4,lr=0.03,epochs=1,batch=16)",
         ),
         "mnist-by-writer": Published(
             clients="539 writers",
@@ -121,7 +121,7 @@ PUBLISHED: Mapping[str, Published] = MappingProxyType(
             },
             known_from="measured on the repository's own files",
             split="FLamby's own, of each region",
-            run="--rounds 30 --method fedavg(cohort=6,lr=0.1,epochs=1,batch=64)",
+            run="--rounds 30 --method fedavg(cohort=6,lr=0.03,epochs=1,batch=64)",
         ),
         "shakespeare": Published(
             clients="speaking roles",
