@@ -296,3 +296,11 @@ def test_a_file_in_the_place_of_the_output_folder(polyrhythm: Command, here: Pat
     found = polyrhythm("run", "--rounds", "1", "--clients", "2", "--method", "fedavg(cohort=1)", "--out", "x.csv")
     assert found.code == 2
     assert "x.csv cannot be used: it is a file" in found.err
+
+
+@pytest.mark.parametrize(("name", "why"), [("x" * 300, "File name too long"), ("a\0b", "a null character in its name")])
+def test_an_output_folder_that_cannot_be(polyrhythm: Command, here: Path, name: str, why: str) -> None:
+    found = polyrhythm("run", "--rounds", "1", "--clients", "2", "--method", "fedavg(cohort=1)", "--out", name)
+    assert (found.code, why in found.err) == (2, True)
+    for command in (("runs", "--out"), ("ui",)):
+        assert polyrhythm(*command, name).code == 2

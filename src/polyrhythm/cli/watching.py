@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from polyrhythm.base.errors import UserError
@@ -19,9 +20,10 @@ def watch(folder: Path, *, named: bool, host: str, port: int, control: bool, ope
     Raises:
         UserError: the folder that was named is not there, what it needs is not installed, or nobody can listen there.
     """
-    if not folder.is_dir() and (named or folder.exists()):
+    exists = os.path.exists(folder)  # also of a name that is too long
+    if not os.path.isdir(folder) and (named or exists):
         raise UserError(
-            f"{folder} is {'a file' if folder.exists() else 'not there'}",
+            f"{folder} is {'a file' if exists else 'not there'}",
             expected="the output folder of your runs, as it was given to --out",
             why="there would be nothing to watch",
             fix="give that folder; without one, the dashboard is that of runs, also before the first run",

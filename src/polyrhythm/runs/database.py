@@ -8,6 +8,7 @@ never damages the file).
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -194,7 +195,7 @@ def reading(folder: Path, *, patience: float = 5.0) -> Iterator[sqlite3.Connecti
         UserError: there is no run database, or it cannot be read.
     """
     path = folder / FILE
-    if not path.is_file():
+    if not os.path.isfile(path):  # also of a name that is too long
         raise UserError(
             f"no run database in {folder}",
             expected=f"a file {path}, which every run writes",
@@ -330,7 +331,7 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = "it is a file" if path.parent.is_file() else error.strerror or str(error)
+        reason = "it is a file" if os.path.isfile(path.parent) else error.strerror or str(error)
         raise _not_writable(path.parent, reason) from error
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
 import struct
 import time
@@ -74,6 +75,8 @@ class Writer:
         self._notices: str | None = None
         self._committed = self._heard = time.monotonic()
         with explained(self._path):
+            if "\0" in str(folder):
+                raise OSError(errno.EINVAL, "a null character in its name")
             folder.mkdir(parents=True, exist_ok=True)
             check_log(self._path)
             # The driver may tell its observers from another thread than the one that made them.
