@@ -136,6 +136,7 @@ def test_the_table_that_comes_along() -> None:
     for resource in RESOURCES:
         known, held_out = tried(table, resource), tried(table, resource, held_out=True)
         assert known
+        assert held_out
         for one in (*known, *held_out):
             assert one.scores.keys() == METHODS.keys() == one.rates.keys()
             assert all(0.0 < value < 1.0 for values in one.scores.values() for value in values)

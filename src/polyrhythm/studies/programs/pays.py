@@ -144,18 +144,6 @@ HELD_OUT: tuple[Place, ...] = (
         fleets={key: OTHER_FLEETS[key] for key in ("lognormal", "phones, half there")},
         held_out=True,
     ),
-    Place(
-        name="fashion-mnist, dirichlet 0.3, 15 of 300",
-        data="fashion-mnist",
-        partition="dirichlet(alpha=0.3, min_size=10, repair=true)",
-        clients=300,
-        cohort=15,
-        rounds=24,
-        every=2,
-        local="epochs=1, batch=32, lr=0.1",
-        fleets={key: OTHER_FLEETS[key] for key in ("lognormal", "phones, half there")},
-        held_out=True,
-    ),
 )
 
 
