@@ -31,6 +31,9 @@ TESTS = ROOT / "tests"
 LAWS = sorted((TESTS / "laws").glob("test_*.py"))
 MANY = 4  # papers
 MODELS = {"moon": "with_projection(mlp)", "alt": "with_projection(mlp)"}
+MODELS |= dict.fromkeys(
+    ("ffa_lora", "rolora", "fedsa_lora", "fedex_lora", "flora", "flexlora", "hetlora"), "with_lora(mlp)"
+)
 ORACLES = [*sorted((TESTS / "oracles").glob("test_*.py")), TESTS / "methods" / "test_by_hand.py"]
 
 

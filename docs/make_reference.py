@@ -50,6 +50,7 @@ from polyrhythm.methods.server_step import ServerStep
 from polyrhythm.methods.weighing import Scaling, Sharing
 from polyrhythm.methods.work.base import Work, WorkModifier
 from polyrhythm.models.catalogue import MODELS
+from polyrhythm.models.low_rank import with_lora
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.tasks import TASKS
 from polyrhythm.runs.database_writer import Writer
@@ -189,6 +190,11 @@ MORE = {
         *("personal_layers", "personal_first", "fine_tuning", "personal_copy"),
         *("personal_mixture", "moreau_envelope", "meta_step", "adaptive_start"),
         *("nearest_neighbours", "prototypes", "nearest_prototype"),
+    ),
+    "../language_models": (
+        *("fedit", "ffa_lora", "rolora", "fedsa_lora", "fedex_lora", "flora", "flexlora", "hetlora"),
+        *("residual_in_base", "stack_in_base", "decomposed_average", "length_weighted_average"),
+        *("freeze_factor", "alternate_factors", "rank_prefix"),
     ),
     "curriculum": ("curriculum_fl", "curriculum", "pacing"),
     "client_curriculum": ("client_curriculum",),
@@ -546,6 +552,7 @@ def _models() -> Iterator[str]:
     for name, builder in MODELS.items():
         yield entry(name, builder, skip=("shape", "outputs"))
     yield entry("with-projection", with_projection, skip=("builder",))
+    yield entry("with-lora", with_lora, skip=("builder",))
     yield "## Tasks"
     yield (
         "The task follows from the data's targets, and `task` gives it other settings, as in "

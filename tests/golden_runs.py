@@ -227,6 +227,11 @@ def exits(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return pr.models.build("mlp-exits", shape, outputs, hidden=(12, 12, 8))
 
 
+def adapters(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """A small perceptron with adapters of rank 4 on its first layer."""
+    return pr.models.with_lora(layers, rank=4)(shape, outputs)
+
+
 DEFAULTS: Mapping[str, Any] = {
     "federation": blobs,
     "model": "logistic",
@@ -257,6 +262,14 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "clustered_sampling": {"recipe": pr.clustered_sampling(**SMALL)},
     "curriculum_fl": {"recipe": pr.curriculum_fl(**SMALL)},
     "depthfl": {"recipe": pr.depthfl(**SMALL, depth=(1, 2, 3)), "model": exits},
+    "fedit": {"recipe": pr.fedit(**SMALL), "model": adapters},
+    "ffa_lora": {"recipe": pr.ffa_lora(**SMALL), "model": adapters},
+    "rolora": {"recipe": pr.rolora(**SMALL), "model": adapters},
+    "fedsa_lora": {"recipe": pr.fedsa_lora(**SMALL), "federation": held_out, "model": adapters},
+    "fedex_lora": {"recipe": pr.fedex_lora(**SMALL), "model": adapters},
+    "flora": {"recipe": pr.flora(**SMALL, rank=(4, 2, 1)), "model": adapters},
+    "flexlora": {"recipe": pr.flexlora(**SMALL, rank=(4, 2)), "model": adapters},
+    "hetlora": {"recipe": pr.hetlora(**SMALL, rank=(4, 1)), "model": adapters},
     "divfl": {"recipe": pr.divfl(**SMALL)},
     "f3ast": {"recipe": pr.f3ast(**SMALL, beta=0.2), "fleet": COMES_AND_GOES, "rounds": 6},
     "fadas": {"recipe": pr.fadas(concurrency=4, buffer=1, epochs=1, batch=5), "fleet": TIERS, "rounds": 10},
@@ -462,6 +475,23 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "depth_prefix": {
         "model": exits,
         "recipe": BUFFERED | pr.parts.depth_prefix(depth=(1, 3), distillation=0.5, ramp=2),
+        "fleet": TIERS,
+    },
+    "residual_in_base": {
+        "model": adapters,
+        "recipe": BASE | pr.parts.residual_in_base() | pr.parts.prox(mu=0.1) | pr.parts.compress_int8(),
+    },
+    "stack_in_base": {"model": adapters, "recipe": BASE | pr.parts.stack_in_base() | pr.parts.equal()},
+    "decomposed_average": {"model": adapters, "recipe": BASE | pr.parts.decomposed_average()},
+    "length_weighted_average": {"model": adapters, "recipe": BASE | pr.parts.length_weighted_average()},
+    "freeze_factor": {"model": adapters, "recipe": BUFFERED | pr.parts.freeze_factor(), "fleet": TIERS},
+    "alternate_factors": {
+        "model": adapters,
+        "recipe": BASE | pr.parts.alternate_factors(versions=2) | pr.parts.compress_top_k(share=0.5),
+    },
+    "rank_prefix": {
+        "model": adapters,
+        "recipe": BUFFERED | pr.parts.rank_prefix(rank=(4, 1)) | pr.parts.server_adam(),
         "fleet": TIERS,
     },
     "random_width": {
@@ -818,12 +848,14 @@ def runs() -> Mapping[str, Golden]:
 NODES = (
     *("recipe fedavg", "recipe optimal_sampling", "recipe scaffold", "part compress_int8"),
     *("recipe fedrolex", "part width_prefix", "recipe fedrep", "recipe fiarse", "recipe depthfl"),
+    *("recipe flora", "part residual_in_base", "part alternate_factors", "recipe ffa_lora"),
     "widths, classes that clients lack",
 )
 WAYS: Mapping[str, tuple[str, ...]] = {
     "in processes": (
         *("recipe fedrolex", "part random_width", "widths in the native engine"),
         *("part largest_weights", "part depth_prefix", "widths, classes that clients lack"),
+        *("recipe flora", "recipe fedex_lora", "part alternate_factors"),
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe moon", "recipe alt", "part curriculum"),
         *("part compress_top_k", "part partial_work", "all kinds of faults", "native engine"),
         *("recipe optimal_sampling", "recipe fedlalr", "recipe fedrep", "part personal_copy", "part personal_layers"),
@@ -832,6 +864,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     ),
     "in threads": ("widths in the native engine", "native engine", "native engine, rolling", "model lenet5"),
     "on Ray": (
+        "recipe flora",
         "recipe fedrolex",
         "recipe fiarse",
         "recipe depthfl",
@@ -849,6 +882,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "killed and resumed": (
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe mifa", "recipe oort", "recipe alt"),
         *("widths, batch normalisation", "part largest_weights", "part depth_prefix"),
+        *("recipe flexlora", "part residual_in_base", "recipe fedsa_lora"),
         *("rolling, coming and going", "all kinds of faults", "memories in files", "optimisers that are kept"),
         *("part compress_int8", "part client_curriculum", "batch normalisation", "recipe f3ast", "recipe divfl"),
         *("recipe fedawe", "recipe optimal_sampling", "recipe refl"),
@@ -864,6 +898,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "finished and extended": ("recipe fedavg", "recipe feddyn", "recipe fedbuff", "part server_adam", "part dp"),
     "replayed": (
         *("recipe heterofl", "part rolling_window", "part largest_weights", "recipe depthfl"),
+        *("recipe hetlora", "part stack_in_base", "recipe rolora"),
         *("recipe fedavg", "recipe scaffold", "recipe fedbuff", "recipe afl", "recipe mifa", "all kinds of faults"),
         *("recipe f3ast", "recipe divfl", "recipe fedawe", "recipe optimal_sampling"),
         *("rolling, coming and going", "a deadline, faults and over-selection", "part compress_top_k"),

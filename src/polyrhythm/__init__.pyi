@@ -61,7 +61,9 @@ from .methods.papers import fedcl as fedcl
 from .methods.papers import fedcm as fedcm
 from .methods.papers import feddyn as feddyn
 from .methods.papers import federated_dropout as federated_dropout
+from .methods.papers import fedex_lora as fedex_lora
 from .methods.papers import fedexp as fedexp
+from .methods.papers import fedit as fedit
 from .methods.papers import fedlalr as fedlalr
 from .methods.papers import fednova as fednova
 from .methods.papers import fedper as fedper
@@ -69,11 +71,16 @@ from .methods.papers import fedproto as fedproto
 from .methods.papers import fedprox as fedprox
 from .methods.papers import fedrep as fedrep
 from .methods.papers import fedrolex as fedrolex
+from .methods.papers import fedsa_lora as fedsa_lora
 from .methods.papers import fedstale as fedstale
 from .methods.papers import fedvarp as fedvarp
 from .methods.papers import fedyogi as fedyogi
+from .methods.papers import ffa_lora as ffa_lora
 from .methods.papers import fiarse as fiarse
+from .methods.papers import flexlora as flexlora
+from .methods.papers import flora as flora
 from .methods.papers import heterofl as heterofl
+from .methods.papers import hetlora as hetlora
 from .methods.papers import knn_per as knn_per
 from .methods.papers import lg_fedavg as lg_fedavg
 from .methods.papers import local_only as local_only
@@ -85,6 +92,7 @@ from .methods.papers import per_fedavg as per_fedavg
 from .methods.papers import pfedme as pfedme
 from .methods.papers import power_of_choice as power_of_choice
 from .methods.papers import refl as refl
+from .methods.papers import rolora as rolora
 from .methods.papers import scaffold as scaffold
 from .methods.papers import tifl as tifl
 from .methods.papers import vrl_sgd as vrl_sgd

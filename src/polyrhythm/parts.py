@@ -1,9 +1,16 @@
 """Every part that can be piped onto a recipe, under the name it has in TOML and on the command line."""
 
+from polyrhythm.methods.adapters.averages import DecomposedAverage as decomposed_average
+from polyrhythm.methods.adapters.averages import LengthWeightedAverage as length_weighted_average
+from polyrhythm.methods.adapters.averages import ResidualInBase as residual_in_base
+from polyrhythm.methods.adapters.averages import StackInBase as stack_in_base
+from polyrhythm.methods.adapters.factors import AlternateFactors as alternate_factors
+from polyrhythm.methods.adapters.factors import FreezeFactor as freeze_factor
 from polyrhythm.methods.capacity.base import Whole as whole
 from polyrhythm.methods.capacity.depth_prefix import DepthPrefix as depth_prefix
 from polyrhythm.methods.capacity.largest_weights import LargestWeights as largest_weights
 from polyrhythm.methods.capacity.random_width import RandomWidth as random_width
+from polyrhythm.methods.capacity.rank_prefix import RankPrefix as rank_prefix
 from polyrhythm.methods.capacity.rolling_window import RollingWindow as rolling_window
 from polyrhythm.methods.capacity.width_prefix import WidthPrefix as width_prefix
 from polyrhythm.methods.client_momentum import ClientMomentum as client_momentum
@@ -104,6 +111,7 @@ from polyrhythm.methods.work.stop_on_drift import StopOnDrift as stop_on_drift
 
 __all__ = [
     "adaptive_start",
+    "alternate_factors",
     "as_invited",
     "at_most",
     "availability_sampling",
@@ -123,6 +131,7 @@ __all__ = [
     "curriculum",
     "cycle",
     "deadline",
+    "decomposed_average",
     "delay_adaptive_step",
     "depth_prefix",
     "diverse_sampling",
@@ -133,6 +142,7 @@ __all__ = [
     "everything",
     "exponential",
     "fine_tuning",
+    "freeze_factor",
     "from_current",
     "geometric_median",
     "global_model",
@@ -140,6 +150,7 @@ __all__ = [
     "last_models",
     "last_received",
     "last_updates",
+    "length_weighted_average",
     "local_adam",
     "local_amsgrad",
     "local_sgd",
@@ -170,7 +181,9 @@ __all__ = [
     "random_epochs",
     "random_resize",
     "random_width",
+    "rank_prefix",
     "rate_sampling",
+    "residual_in_base",
     "rolling",
     "rolling_window",
     "sampled_staleness",
@@ -187,6 +200,7 @@ __all__ = [
     "skip_and_estimate",
     "skip_and_resend_model",
     "skip_silently",
+    "stack_in_base",
     "stale_updates",
     "staleness",
     "step_decay",

@@ -19,7 +19,7 @@ from polyrhythm.config.configuration import configure
 from polyrhythm.config.keys import KEYS
 from polyrhythm.data import PARTITIONS, SOURCES
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.models.catalogue import MODELS
+from polyrhythm.models.catalogue import AROUND, MODELS
 from polyrhythm.models.tasks import TASKS
 from polyrhythm.studies.files.catalogue import catalogue
 from polyrhythm.studies.files.language import file_schema
@@ -49,7 +49,7 @@ def test_it_has_every_key_and_every_name(validator: Draft7Validator) -> None:
     assert set(made["properties"]) == {*(name for name in KEYS if "." not in name), *OF_STUDIES}
     assert made["additionalProperties"] is False
     kinds: dict[str, Any] = {"recipe": names.RECIPES, "part": names.PARTS, "partition": PARTITIONS, "task": TASKS}
-    kinds |= {"data_set": SOURCES, "part_of_a_fleet": names.OF_FLEETS, "model": [*MODELS, "with_projection"]}
+    kinds |= {"data_set": SOURCES, "part_of_a_fleet": names.OF_FLEETS, "model": [*MODELS, *AROUND]}
     kinds |= {"fleet": [*names.DEVICES, *names.FLEETS]}
     for kind, known in kinds.items():
         titles = {entry["title"] for entry in made["definitions"][kind]["anyOf"]}

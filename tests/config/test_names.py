@@ -95,7 +95,9 @@ def test_every_recipe_and_part_can_be_named() -> None:
         needed = {"every": 5, "gamma": 0.9}
         given = ", ".join(f"{f}={v}" for f, v in needed.items() if f in part.__dataclass_fields__)
         of_all = ("last_updates", "last_models", "stale_updates", "participation_intervals", "dp", "secagg")
-        bases = {**dict.fromkeys(of_all, "fedavg | equal"), "over_select": "fedavg", "personal_first": "fedper"}
+        of_rounds = ("residual_in_base", "stack_in_base", "decomposed_average", "length_weighted_average")
+        bases = dict.fromkeys((*of_rounds, "alternate_factors"), "fedavg")
+        bases |= {**dict.fromkeys(of_all, "fedavg | equal"), "over_select": "fedavg", "personal_first": "fedper"}
         bases["nearest_prototype"] = "fedavg | prototypes"
         base = {**bases, "shared_moments": "fedavg | local_amsgrad"}.get(name, "fedavg | buffer")
         assert isinstance(names.recipe(f"{base} | {name}({given})"), Recipe)
@@ -286,6 +288,11 @@ def test_models_with_settings_heads_and_paths() -> None:
     assert sum(p.numel() for p in small.parameters()) == 64 * 5 + 5 + 5 * 10 + 10
     headed = names.model("with_projection(mlp(hidden=[5]), size=7)")(shape, outputs)
     assert headed.projection(torch.zeros(2, 5)).shape == (2, 7)
+    adapted = names.model("with_lora(mlp(hidden=[5]), rank=2)")(shape, outputs)
+    assert sum(p.numel() for p in adapted.parameters() if p.requires_grad) == 2 * (64 + 5) + 5 * 10 + 10
+    with pytest.raises(UserError, match="with_lora") as caught:
+        names.model("with_lora(rank=2)")
+    assert "with_lora(mlp, rank=8)" in caught.value.expected
     own = names.model("worker_models:Fussy(features=64)", Trust(("worker_models",)))
     assert callable(own)
     with pytest.raises(UserError, match="have not named worker_models"):

@@ -31,7 +31,9 @@ from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import Invitation, Invitations
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.exits import WithExits, depths_of
+from polyrhythm.models.low_rank import adapted, hold_residuals
 from polyrhythm.models.magnitudes import magnitudes_of
+from polyrhythm.models.ranks import adapters_of, ranks_of
 from polyrhythm.models.tasks import task
 from polyrhythm.models.widths import axes_of
 from polyrhythm.simulation.roster import OpenRoster
@@ -168,7 +170,17 @@ def with_exits(count: int, norm: type[nn.Module] = nn.Identity) -> nn.Module:
     return WithExits(blocks, [nn.Linear(HIDDEN, CLASSES) for _ in range(count)])
 
 
+def with_adapters(rank: int = 3, *, served: bool = False, freeze: Literal["none", "A"] = "none") -> nn.Module:
+    """A perceptron whose first layer has an adapter, and whose head learns whole."""
+    made = adapted(NETS["perceptron"](), rank, alpha=2.0 * rank, freeze=freeze)
+    return hold_residuals(made) if served else made
+
+
 OTHERS: dict[str, Callable[[], nn.Module]] = {
+    "adapters": with_adapters,
+    "adapters, served": lambda: with_adapters(served=True),
+    "adapters, A frozen": lambda: with_adapters(freeze="A"),
+    "adapters, small": lambda: with_adapters(1),
     "odd": Odd,
     "hazy": Hazy,
     "one exit": lambda: with_exits(1),
@@ -179,7 +191,7 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
 
 @functools.cache
 def _net(name: str, dtype: torch.dtype) -> nn.Module:
-    with seeded_torch(0, "init", name):
+    with seeded_torch(0, "init", name.partition(",")[0]):
         return (OTHERS | NETS)[name]().to(dtype)
 
 
@@ -229,12 +241,14 @@ class Federation:
     seed: int = 0
     eligible: tuple[int, ...] | None = None
     fleet: Fleet = field(default_factory=Fleet)
-    along: Literal["widths", "depth", "magnitude"] = "widths"
+    along: Literal["widths", "depth", "magnitude", "ranks"] = "widths"
 
     def cuts(self) -> Cuts | None:
         """Along what the model is cut; None of one that cannot be."""
         if self.along == "magnitude":
             return magnitudes_of(self.module(), self.engine().layout)
+        if self.along == "ranks":
+            return ranks_of(self.module(), self.engine().layout)
         if self.along == "depth":
             return depths_of(self.module(), torch.linspace(-1, 1, 2 * FEATURES, dtype=self.dtype).view(2, FEATURES))
         return _axes(self.net, self.dtype)
@@ -271,6 +285,7 @@ class Federation:
             places=tuple((segment.offset, segment.size) for segment in layout.segments),
             steady=self.fleet.steady,
             most_samples=max(self.sizes),
+            adapters=adapters_of(self.module(), layout),
         )
 
 

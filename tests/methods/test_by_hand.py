@@ -16,10 +16,11 @@ from laws.selecting import Present, call, setup, who
 from laws.selecting import report as told
 from laws.test_asynchrony import SIZES
 from laws.world import Federation, Shard, run
+from polyrhythm.base.adapters import Adapter
 from polyrhythm.base.axes import Along, Axes, Axis
 from polyrhythm.base.magnitudes import Magnitudes
 from polyrhythm.base.messages import Report
-from polyrhythm.base.vectors import laid_out
+from polyrhythm.base.vectors import Segment, laid_out
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.personal import used
 from polyrhythm.core.portions import over_holders
@@ -27,17 +28,27 @@ from polyrhythm.core.versions import facts_of
 from polyrhythm.core.visit_plan import visit_of
 from polyrhythm.engines.sparse import masking
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.methods.adapters.averages import (
+    DecomposedAverage,
+    LengthWeightedAverage,
+    ResidualInBase,
+    StackInBase,
+    decomposed,
+)
+from polyrhythm.methods.adapters.base import Factors, Heard
+from polyrhythm.methods.adapters.factors import AlternateFactors, FreezeFactor
 from polyrhythm.methods.capacity.base import Widths, with_fixed_parts
 from polyrhythm.methods.capacity.depth_prefix import DepthPrefix
 from polyrhythm.methods.capacity.largest_weights import largest
 from polyrhythm.methods.capacity.random_width import RandomWidth
+from polyrhythm.methods.capacity.rank_prefix import RankPrefix
 from polyrhythm.methods.capacity.rolling_window import RollingWindow
 from polyrhythm.methods.capacity.width_prefix import WidthPrefix
 from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation, VarianceReduction
 from polyrhythm.methods.local.optimisers import LocalAMSGrad
 from polyrhythm.methods.mechanism import Model, Release, Setup, Visit
-from polyrhythm.methods.papers import ace, aced, area, ca2fl, fadas, fedavg, fedexp, fedvarp
+from polyrhythm.methods.papers import ace, aced, area, ca2fl, fadas, fedavg, fedexp, fedit, fedvarp
 from polyrhythm.methods.participation.availability_sampling import AvailabilitySampling
 from polyrhythm.methods.participation.cluster_sampling import ClusterSampling, distances, poured
 from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
@@ -666,6 +677,55 @@ def test_what_a_pass_uses_of_other_weights_by_hand() -> None:
     assert inside.tolist() == [True, False, True]
     assert factor.tolist() == pytest.approx([1.0, 0.0, 1 + 8 / 25])
     assert masking(weights, ranked, 0.0)[1].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_averages_of_adapters_by_hand() -> None:
+    """s = 1, p = (1/2, 1/2): (b, a) = (2, 3) and (4, 1), so the mean of b a is 5, and (3, 2) give 6."""
+
+    def factors(b: float, a: float, residual: float | None = 7.0) -> Factors:
+        rest = None if residual is None else torch.tensor([[residual]]).double()
+        return Factors(b=torch.tensor([[b]]).double(), a=torch.tensor([[a]]).double(), residual=rest)
+
+    segment = Segment("lora_A", (1, 1), 0, 1, torch.float32)
+    adapter = Adapter(name="", a=segment, b=segment)
+    clients = (factors(2, 3), factors(4, 1))
+    named: dict[str, Any] = {"before": factors(1, 1), "mean": factors(3, 2), "clients": clients, "shares": (0.5, 0.5)}
+    heard = Heard(adapter=adapter, **named, seed=0, version=0, number=0)
+    rest = ResidualInBase().after(heard)
+    assert (float(rest.b), float(rest.a), float(rest.residual)) == (3.0, 2.0, 7.0 + 5.0 - 6.0)  # type: ignore[arg-type]
+    stacked = StackInBase().after(heard)
+    assert (float(stacked.b), float(stacked.residual)) == (0.0, 12.0)  # type: ignore[arg-type]
+    assert abs(float(stacked.a)) <= 1.0
+    parted = DecomposedAverage().after(heard)
+    assert (float(parted.b), float(parted.a)) == pytest.approx((5**0.5, 5**0.5))
+    weighed = LengthWeightedAverage().after(heard)  # lengths 6 and 4
+    assert (float(weighed.b), float(weighed.a)) == pytest.approx((0.6 * 2 + 0.4 * 4, 0.6 * 3 + 0.4 * 1))
+    assert fedit().describe() == fedavg().describe()  # the means as they are, 3 and 2, which give 6
+    plain = LengthWeightedAverage(by_length=False).after(heard)
+    assert (float(plain.b), float(plain.a)) == (3.0, 2.0)
+
+
+def test_the_best_of_a_rank_by_hand() -> None:
+    """diag(4, 1) as a product: 4 remains at rank 1, in factors of length 2; with a rank of 3, nothing beside both."""
+    b, a = decomposed(torch.diag(torch.tensor([1.0, 1.0])), torch.diag(torch.tensor([4.0, 1.0])), 1)
+    assert (b @ a).tolist() == [[pytest.approx(4.0), 0.0], [0.0, 0.0]]
+    assert float(b.norm()) == pytest.approx(2.0)
+    b, a = decomposed(torch.eye(2), torch.diag(torch.tensor([4.0, 1.0])), 3)
+    assert (tuple(b.shape), tuple(a.shape)) == ((2, 3), (3, 2))
+    assert torch.allclose(b @ a, torch.diag(torch.tensor([4.0, 1.0])))
+    assert not b[:, 2].any()
+
+
+def test_which_factor_rests_by_hand() -> None:
+    assert [AlternateFactors().rests(version) for version in range(4)] == ["A", "B", "A", "B"]
+    assert [AlternateFactors(versions=2).rests(version) for version in range(5)] == ["A", "A", "B", "B", "A"]
+    assert FreezeFactor().freezes == "A"
+
+
+def test_ranks_are_dealt_by_hand() -> None:
+    part = RankPrefix(rank=(8, 2), shares=(1.0, 3.0), dealt="in_order")
+    setup = Setup(size=1, dtype=torch.float32, population=4, total_rounds=None, seed=0)
+    assert [part.level_of(setup, client, 0) for client in range(4)] == [8, 2, 2, 2]
 
 
 def test_what_exits_learn_by_hand() -> None:

@@ -11,6 +11,7 @@ from polyrhythm.config.names import RECIPES
 from polyrhythm.data import Federation
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
+from polyrhythm.models.catalogue import MODELS, Builder
 
 # cc_fedavg divides every update by the steps behind it and steps by 1: slow by definition. Nobody exchanges anything in
 # local_only, so a client with two classes of ten cannot know the others.
@@ -19,6 +20,7 @@ EXEMPT = {"cc_fedavg", "local_only"} | (PERSONAL - {"apfl", "ditto", "fedala", "
 # A linear model has no width between two layers.
 PARTS = {"federated_dropout", "fedrolex", "fiarse", "heterofl"}
 EXITS = {"depthfl"}
+ADAPTERS = {"ffa_lora", "rolora", "fedsa_lora", "fedex_lora", "flora", "flexlora", "hetlora"}
 # A version of these is one update, where others take five or ten.
 VERSIONS = dict.fromkeys(("fedasync", "ace", "aced", "area"), 300)
 
@@ -28,7 +30,7 @@ def digits() -> Federation:
     return pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), 20, 0)
 
 
-def final_accuracy(name: str, model: str) -> float:
+def final_accuracy(name: str, model: str | Builder) -> float:
     rounds = VERSIONS.get(name, 60)
     experiment = pr.Experiment(
         federation=digits(), model=model, recipe=RECIPES[name](), rounds=rounds, evaluation=pr.Evaluation(every=rounds)
@@ -36,7 +38,7 @@ def final_accuracy(name: str, model: str) -> float:
     return float(carry_out(prepare(experiment), [])["final_accuracy"])
 
 
-@pytest.mark.parametrize("name", sorted(RECIPES.keys() - EXEMPT - PARTS - EXITS))
+@pytest.mark.parametrize("name", sorted(RECIPES.keys() - EXEMPT - PARTS - EXITS - ADAPTERS))
 def test_a_linear_model_learns(name: str) -> None:
     assert final_accuracy(name, "logistic") >= 0.80
 
@@ -52,7 +54,13 @@ def test_exits_learn(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(RECIPES.keys() - EXEMPT - PARTS - EXITS))
+@pytest.mark.parametrize("name", sorted(ADAPTERS - {"fedsa_lora"}))  # of which each client has a model of its own
+def test_adapters_learn(name: str) -> None:
+    assert final_accuracy(name, pr.models.with_lora(MODELS["mlp"], rank=8)) >= 0.80
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(RECIPES.keys() - EXEMPT - PARTS - EXITS - ADAPTERS))
 def test_the_default_model_learns(name: str) -> None:
     assert final_accuracy(name, "mlp") >= 0.80
 

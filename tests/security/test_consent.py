@@ -37,6 +37,7 @@ HOSTILE = [
     'subprocess:getoutput(cmd="touch marker")',
     'strangers_nets:system(command="touch marker")',
     'with_projection(os:system(command="touch marker"))',
+    'with_lora(os:system(command="touch marker"))',
 ]
 
 # Every command, on what somebody else has handed on; with several lines where it reads several kinds of things.

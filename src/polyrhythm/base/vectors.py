@@ -17,6 +17,9 @@ from torch import Tensor
 CPU = torch.device("cpu")
 ALIGNMENT = 64  # bytes
 
+RESIDUAL = "lora_residual"
+"""How a parameter is called that the server alone changes: what it adds to the weights under an adapter."""
+
 Buffers = tuple[Tensor, ...]
 
 Spans = tuple[tuple[int, int], ...]
@@ -80,6 +83,11 @@ class Layout:
     def vector_bytes(self) -> int:
         """What one vector costs on the wire: its elements in the vector's dtype, without padding."""
         return self.parameters * self.dtype.itemsize
+
+    @functools.cached_property
+    def served(self) -> tuple[Segment, ...]:
+        """The parameters that clients are sent and never train."""
+        return tuple(s for s in self.segments if s.name == RESIDUAL or s.name.endswith(f".{RESIDUAL}"))
 
     def zeros(self) -> Tensor:
         """A zero vector [P]."""

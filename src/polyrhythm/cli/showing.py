@@ -21,6 +21,7 @@ from polyrhythm.figures import check_file
 from polyrhythm.figures.labels import draw_labels
 from polyrhythm.methods.papers import Common
 from polyrhythm.models.catalogue import MODELS
+from polyrhythm.models.low_rank import with_lora
 from polyrhythm.models.projection import with_projection
 
 
@@ -41,7 +42,9 @@ def list_models() -> None:
     """Models by name."""
     console = Screen()
     _list(console, "Models", ((name, _settings(make), make) for name, make in MODELS.items()))
-    _list(console, "Around a model", [("with-projection", "model, hidden=none, size=256", with_projection)])
+    lora = 'model, rank=8, alpha=none, targets="all-linear", dropout=0, freeze="none", head=true'
+    projection = ("with-projection", "model, hidden=none, size=256", with_projection)
+    _list(console, "Around a model", [projection, ("with-lora", lora, with_lora)])
     console.print("Or your own, by import path: --model my_package.my_module:MyModel", highlight=False)
 
 

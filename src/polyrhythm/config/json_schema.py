@@ -19,8 +19,7 @@ from polyrhythm.config import names
 from polyrhythm.config.keys import KEYS, TAKES, Key, inside
 from polyrhythm.config.setting_checks import hints_of
 from polyrhythm.data import PARTITIONS, SOURCES
-from polyrhythm.models.catalogue import MODELS
-from polyrhythm.models.projection import with_projection
+from polyrhythm.models.catalogue import AROUND, MODELS
 from polyrhythm.models.tasks import TASKS
 from polyrhythm.trackers import TRACKERS
 
@@ -125,7 +124,7 @@ def _texts() -> dict[str, Schema]:
 
 def _definitions() -> dict[str, Schema]:
     """Everything that has a name, of each kind: a text that is a call of one of them."""
-    headed = dict(MODELS) | {"with_projection": with_projection}
+    headed = dict(MODELS) | dict(AROUND)
     return {
         "recipe": _calls(names.RECIPES),
         "part": _calls(names.PARTS),
@@ -164,7 +163,7 @@ def _pipe(first: Named, rest: Named, *, own: bool = False) -> str:
 def _call(name: str, make: Callable[..., Any], given: Iterable[str] = ()) -> str:
     """A pattern of a name with settings, all of which it has."""
     settings = "|".join(_spelt(key) for key in settings_of(make) if key not in given)
-    before = rf"{_VALUE},?" if make is with_projection else ""  # the model that the head is put on has no name
+    before = rf"{_VALUE},?" if make in AROUND.values() else ""  # the model that it is put around has no name
     after = rf"(?:\s*(?:{settings})\s*={_VALUE},?)*" if settings else ""
     return rf"{_spelt(name)}(?:\s*\({before}{after}\s*\))?"
 

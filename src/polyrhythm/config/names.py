@@ -33,8 +33,7 @@ from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.work.budgets import Budgets, Levels, Listed, SlowShare
 from polyrhythm.models.building import build, checked_settings
-from polyrhythm.models.catalogue import MODELS, Builder, find
-from polyrhythm.models.projection import with_projection
+from polyrhythm.models.catalogue import AROUND, MODELS, Builder, find
 from polyrhythm.models.task import Task
 from polyrhythm.models.tasks import TASKS
 
@@ -186,17 +185,20 @@ def model(text: str, trust: Trust = NOBODY) -> Builder:
     return _model(Pipe.one(text).calls[0], trust)
 
 
+_EXAMPLES = {"with_projection": "with_projection(lenet5, size=256)", "with_lora": "with_lora(mlp, rank=8)"}
+
+
 def _model(call: Call, trust: Trust) -> Builder:
-    if key_of(call.name) == "with_projection":
+    if (around := key_of(call.name)) in AROUND:
         inner, *more = call.positional or (None,)
         if not isinstance(inner, Call) or more:
             raise UserError(
                 f"{call}",
-                expected="the model that gets a projection head, as in with_projection(lenet5, size=256)",
-                why="the head is put on a model",
+                expected=f"the model that it is put around, as in {_EXAMPLES[around]}",
+                why="it is part of a model",
                 fix="write that model first inside the brackets",
             )
-        return with_projection(_model(inner, trust), **settings_of(call, with_projection, plain, skip=1))
+        return AROUND[around](_model(inner, trust), **settings_of(call, AROUND[around], plain, skip=1))
     known = {key_of(name): name for name in MODELS}
     name = call.name if ":" in call.name else known.get(key_of(call.name), call.name)
     made = find(name, trust)

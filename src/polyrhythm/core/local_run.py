@@ -73,7 +73,7 @@ class LocalRun:
             yield from self._phase(rule, batches, path, watch, ())
             return
         for number, (steps, held) in enumerate(self._phases()):
-            some, of_phase = itertools.islice(batches, steps), replace_unchecked(rule, held=held)
+            some, of_phase = itertools.islice(batches, steps), replace_unchecked(rule, held=(*rule.held, *held))
             # What draws from a generator must not draw the same again; by steps, draws go on anyway.
             yield from self._phase(of_phase, some, path, watch, (number,) if number else ())
 

@@ -11,7 +11,7 @@ from polyrhythm.base.frozen import new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Assignment, Report, State
 from polyrhythm.base.streams import stream, torch_seed
 from polyrhythm.base.sums import difference
-from polyrhythm.base.vectors import clear_, with_statistics
+from polyrhythm.base.vectors import Segment, clear_, with_statistics
 from polyrhythm.core import personal
 from polyrhythm.core.classes import class_means, present_in, rows_of
 from polyrhythm.core.client_state import ClientState
@@ -20,6 +20,7 @@ from polyrhythm.core.local_step import LocalRule
 from polyrhythm.core.path import Path, Watch
 from polyrhythm.core.protocols import ClientData, Done, Engine, Job, Opening
 from polyrhythm.core.reports import report_on, substitute_on
+from polyrhythm.core.returned import resting, returned
 from polyrhythm.core.visit_plan import VisitPlan
 from polyrhythm.methods.correction import Correction, Push, chain
 from polyrhythm.methods.local.optimisers import carry
@@ -145,10 +146,15 @@ class Training:
             squared_losses="squared_loss" in needs,
             terms=[term for key, m in recipe.of(Correction) if (term := m.term_of(self._brief(key))) is not None],
             watch=None if stop is None else stop.layer,
-            held=() if self.lacking is None else rows_of(self.lacking, self.engine.layout),
+            held=self._held(),
             away=moved and start is not received,
             guide=guide if guide is not None and guide.steers else None,
         )
+
+    def _held(self) -> tuple[Segment, ...]:
+        """What no step of the visit changes."""
+        rests = resting(self.recipe, self.engine.layout, self.visit.version)
+        return rests if self.lacking is None else (*rests, *rows_of(self.lacking, self.engine.layout))
 
     def _moments(self) -> dict[str, Tensor | int]:
         """The state that the local optimiser begins with: its own, or what the server has sent of it."""
@@ -194,7 +200,8 @@ class Training:
             clear_(update, self.own.spans)
             norm, idle = None, tuple(sorted({*idle, *self.own.spans}))
         key = recipe.key_of(recipe.compression)
-        self.parts[key], packed = recipe.compression.pack(recipe.scope.shared(layout), self.parts[key], update, idle)
+        back = returned(recipe, recipe.scope.shared(layout), self.visit.version)
+        self.parts[key], packed = recipe.compression.pack(back, self.parts[key], update, idle)
         rates = path.rates[min(self.plan.first, len(path.rates)) :]
         outcome = new_unchecked(
             Outcome,

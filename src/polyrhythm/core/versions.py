@@ -208,6 +208,7 @@ class Versions:
         parts: dict[str, State] = dict(found)
         for key, mechanism in recipe.overriding("before_step"):
             parts[key], mean = mechanism.before_step(setup, parts[key], release, mean)
+        nobody = None if recipe.releasing.sets_all else nobody
         held_back = skipped or recipe.releasing.holds_back(setup, parts)
         stepped, buffers = state.weights, state.buffers
         if not held_back:

@@ -12,12 +12,14 @@ from typing import Any, final
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.frozen import new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Assignment
+from polyrhythm.base.vectors import Layout
 from polyrhythm.core.batches import batch_sizes
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.forecast import Ahead, Forecast, fitting
 from polyrhythm.core.personal import samples_at_start, samples_beside
 from polyrhythm.core.portions import narrowed
 from polyrhythm.core.protocols import ClientData, Engine
+from polyrhythm.core.returned import returned
 from polyrhythm.methods.mechanism import Setup, Visit
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.work.base import Plan
@@ -99,7 +101,7 @@ def plan_visit(
         return new_unchecked(VisitPlan, visit=visit, work=_NOTHING, forward_samples=samples)
     work = _wanted(recipe, setup, state, assignment, visit)
     if work.substitute is not None:
-        sends, packed = _substitute_size(recipe, state, work, engine)
+        sends, packed = _substitute_size(recipe, state, work, _returned(recipe, engine, assignment.version))
         sends, packed = sends and trains, packed if trains else None
         return new_unchecked(VisitPlan, visit=visit, work=work, sends=sends, packed=packed, sure=trains)
     beside = samples_beside(recipe, visit, fold) if trains else 0
@@ -115,7 +117,7 @@ def plan_visit(
         forward_samples=ahead.forward_samples(steps) if steps else 0,
         gradient_samples=ahead.measured if steps else 0,
         sends=trains,
-        packed=recipe.compression.size(recipe.scope.shared(engine.layout)) if trains else None,
+        packed=recipe.compression.size(_returned(recipe, engine, assignment.version)) if trains else None,
         vectors=recipe.extra_vectors if steps and trains else 0,
         sure=trains and work.stop is None and recipe.foreseeable and passes <= 1,
     )
@@ -149,14 +151,19 @@ def _wanted(recipe: Recipe, setup: Setup, state: ClientState, assignment: Assign
     return recipe.planning.plan(setup, visit, parts, assignment.briefs)
 
 
-def _substitute_size(recipe: Recipe, state: ClientState, work: Plan, engine: Engine) -> tuple[bool, int | None]:
+def _returned(recipe: Recipe, engine: Engine, version: int) -> Layout:
+    """What an update carries."""
+    return returned(recipe, recipe.scope.shared(engine.layout), version)
+
+
+def _substitute_size(recipe: Recipe, state: ClientState, work: Plan, layout: Layout) -> tuple[bool, int | None]:
     """Whether what is sent instead is an update, and its bytes."""
     instead = work.substitute
     assert instead is not None
     sends = instead.update is not None or (instead.kind == "model" and state.previous is not None)
     if not sends or instead.packed is not None:
         return sends, instead.packed
-    return sends, recipe.compression.size(recipe.scope.shared(engine.layout))
+    return sends, recipe.compression.size(layout)
 
 
 def ahead_of(

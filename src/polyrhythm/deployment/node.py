@@ -123,7 +123,7 @@ class Node:
     ) -> None:
         self._prepared, self._client, self._store = prepared, client, store
         self._own, self._change, self._clock = own, change, clock
-        self._shared = SharedPart(prepared.recipe.scope, self._layout)
+        self._shared = SharedPart(prepared.recipe, self._layout)
 
     def reply(self, parcel: Parcel) -> Parcel:
         """The answer to a message; a refusal in words to what cannot be done.

@@ -108,7 +108,7 @@ class Outstanding:
         rows = None if scaling is None else (scaling.mean, scaling.std)
         self._scaling = None if rows is None else torch.tensor(rows, dtype=torch.float64)
         self._hearing = Hearing(server.recipe, server.setup, server.layout)
-        self._shared = SharedPart(server.recipe.scope, server.layout)
+        self._shared = SharedPart(server.recipe, server.layout)
         self._out: dict[int, Out] = {}
         self._messages: dict[str, int] = {}  # dispatch numbers
         # Accepted visits as they were at the checkpoints that may be gone back to.

@@ -1,7 +1,7 @@
 """What travels of vectors where a part of the model stays at clients: the shared coordinates, one after the other.
 
 Before a client's first visit that counts it has no part of its own, so it is sent all of the model once. From then on
-neither way carries a personal coordinate, or a personal buffer.
+neither way carries a personal coordinate, or a personal buffer. An update carries what clients train, and no more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from torch import Tensor
 
 from polyrhythm.base.messages import Assignment, Report, State
 from polyrhythm.base.vectors import Buffers, Layout
-from polyrhythm.methods.personal.scope import Part, Scope
+from polyrhythm.core.returned import returned
+from polyrhythm.methods.personal.scope import Part
+from polyrhythm.methods.recipe import Recipe
 
 
 @final
@@ -23,13 +25,13 @@ class SharedPart:
     """Makes vectors shorter before they travel, and as long as they were when they have arrived.
 
     Args:
-        scope: what is shared.
+        recipe: what is shared, and what of it comes back.
         layout: of the vectors.
     """
 
-    def __init__(self, scope: Scope, layout: Layout) -> None:
-        self._own, self._layout = scope.own(layout), layout
-        self.layout = scope.shared(layout)
+    def __init__(self, recipe: Recipe, layout: Layout) -> None:
+        self._recipe, self._own, self._layout = recipe, recipe.scope.own(layout), layout
+        self.layout = recipe.scope.shared(layout)
         """Names what travels."""
         self._part = Part(segments=self.layout.segments)
         self._last: tuple[Tensor, Tensor] | None = None
@@ -60,28 +62,37 @@ class SharedPart:
 
     def answered(self, report: Report) -> Report:
         """A report as it travels. A compressed update is coded as it is: what is zero in it costs nothing."""
-        if not self._own:
+        back = self._back(report.version)
+        if not self._own and back is self.layout:
             return report
-        update = report.update if report.update is None or report.packed is not None else self._short(report.update)
+        plain = report.update is not None and report.packed is None
+        update = self._short(report.update, Part(segments=back.segments)) if plain else report.update
         extras = self._each(report.extras, self._short)
         return dataclasses.replace(report, update=update, buffers=self._few(report.buffers), extras=extras)
 
     def heard(self, report: Report) -> Report:
         """The report again; what does not have the length that it should have stays as it is, to be found out."""
-        if not self._own:
+        back = self._back(report.version)
+        if not self._own and back is self.layout:
             return report
-        update = report.update if report.update is None or report.packed is not None else self._long(report.update)
+        plain = report.update is not None and report.packed is None
+        update = self._long(report.update, Part(segments=back.segments)) if plain else report.update
         extras = self._each(report.extras, self._long)
         return dataclasses.replace(report, update=update, buffers=self._all(report.buffers), extras=extras)
 
-    def _short(self, value: Any) -> Any:
-        vector = isinstance(value, Tensor) and value.shape == (self._layout.size,)
-        return self._part.of(value) if vector else value
+    def _back(self, version: int) -> Layout:
+        """Names what an update of a visit to a version carries."""
+        return returned(self._recipe, self.layout, version)
 
-    def _long(self, value: Any) -> Any:
-        if not isinstance(value, Tensor) or value.shape != (self._part.size,):
+    def _short(self, value: Any, part: Part | None = None) -> Any:
+        vector = isinstance(value, Tensor) and value.shape == (self._layout.size,)
+        return (part or self._part).of(value) if vector else value
+
+    def _long(self, value: Any, part: Part | None = None) -> Any:
+        part = part or self._part
+        if not isinstance(value, Tensor) or value.shape != (part.size,):
             return value
-        return self._part.put(torch.zeros(self._layout.size, dtype=value.dtype), value)
+        return part.put(torch.zeros(self._layout.size, dtype=value.dtype), value)
 
     def _each(self, states: Mapping[str, State], change: Any) -> dict[str, State]:
         return {key: {name: change(value) for name, value in state.items()} for key, state in states.items()}

@@ -137,7 +137,7 @@ def dry_run(prepared: Prepared, *, within: float = math.inf) -> DryRun:
     dry = _Dry(engine, layout, experiment.federation.train.augmented, metrics, widths)
     driver = InlineDriver(
         recipe,
-        replace(prepared.setup, size=_SIZE, cuts=None, places=()),
+        replace(prepared.setup, size=_SIZE, cuts=None, places=(), adapters=()),
         dry,
         lambda client: _Unread(data_of(client)),
         prepared.world(),
@@ -207,20 +207,20 @@ def _guessed(experiment: Experiment) -> Iterator[str]:
 def _light(compression: Compression, layout: Layout) -> Compression:
     """A compression that packs vectors of any size, and sends as many bytes."""
     size = compression.size(layout)
-    return compression if size is None else _AsLarge(bytes_=size, left=compression.remembers)
+    return compression if size is None else _AsLarge(real=compression, left=compression.remembers)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class _AsLarge(Compression):
-    bytes_: int
+    real: Compression
     left: bool
 
     def pack(self, layout: Layout, state: State, update: Tensor, idle: Spans = ()) -> tuple[State, Packed]:
-        return {"left": update} if self.left else {}, Packed(update=update, size=self.bytes_)
+        return {"left": update} if self.left else {}, Packed(update=update, size=self.size(layout))
 
     def size(self, layout: Layout) -> int | None:
-        return self.bytes_
+        return self.real.size(layout)
 
 
 @final

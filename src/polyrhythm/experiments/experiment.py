@@ -18,6 +18,7 @@ from polyrhythm.base.plain import plain
 from polyrhythm.base.settings import Count, Seed, Settings, Takes
 from polyrhythm.base.streams import seeded_everywhere
 from polyrhythm.data.federation import Federation
+from polyrhythm.experiments.adapters import for_adapters
 from polyrhythm.experiments.in_memory import losses_told, source_of, weights_told
 from polyrhythm.experiments.reachable_end import check_budget, check_end, check_metric
 from polyrhythm.experiments.settings import Evaluation, Name, Until
@@ -109,6 +110,7 @@ class Experiment(Settings):
         if not isinstance(made, nn.Module):
             with seeded_everywhere(self.seed, "init"):
                 made = build(made, federation.shape, federation.outputs)
+        made = for_adapters(self.recipe, made)
         return made if federation.structure is None else calls(made, federation.structure)
 
     def holders(self) -> np.ndarray:

@@ -26,6 +26,7 @@ from polyrhythm.models.exits import depths_of
 from polyrhythm.models.flops import Cost, count
 from polyrhythm.models.magnitudes import magnitudes_of
 from polyrhythm.models.parts import part_of
+from polyrhythm.models.ranks import ranks_of
 from polyrhythm.models.widths import axes_of
 
 
@@ -72,7 +73,23 @@ def _found(experiment: Experiment, chosen: Chosen, inputs: torch.Tensor) -> Cuts
     kind, engine = experiment.recipe.capacity.cuts, chosen.engine
     if kind == "magnitude":
         return magnitudes_of(engine.at_rest(), engine.layout)
+    if kind == "ranks":
+        return _ranks(experiment, engine.at_rest(), engine.layout)
     return axes_of(engine.at_rest(), inputs) if kind == "widths" else _depths(experiment, engine.at_rest(), inputs)
+
+
+def _ranks(experiment: Experiment, module: nn.Module, layout: Layout) -> Cuts:
+    found, largest = ranks_of(module, layout), int(max(experiment.recipe.capacity.levels))
+    most = max(axis.units for axis in found.axes)
+    if largest != most:
+        own = experiment.recipe.capacity.label()
+        raise UserError(
+            f"{own} with ranks up to {largest}, and a model whose adapters have rank {most}",
+            expected=f"{most} as the largest of its ranks",
+            why="the model has the largest rank of any client, and what nobody trains stays as it was drawn",
+            fix=f"make the model's adapters with rank={largest}, or add the rank {most}",
+        )
+    return found
 
 
 def _depths(experiment: Experiment, module: nn.Module, inputs: torch.Tensor) -> Depths:
@@ -128,7 +145,7 @@ def levels(experiment: Experiment, chosen: Chosen, found: Cuts | None) -> tuple[
     place = Place(population=population, seed=experiment.seed)
     machines = [devices.device(place, client) for client in range(population)]
     widest = sorted(set(recipe.capacity.levels), reverse=True)
-    needs = {ratio: memory_of(experiment, found, ratio) for ratio in widest}
+    needs = {ratio: memory_of(experiment, chosen, found, ratio) for ratio in widest}
     if recipe.capacity.by_device == "memory":
         able = [[r for r in widest if m.memory is None or needs[r] <= m.memory] for m in machines]
         return tuple((some or widest[-1:])[0] for some in able)
@@ -144,10 +161,14 @@ def _seconds(machine: Device, flops: int) -> float:
     return machine.seconds(1.0, 0.0, flops)
 
 
-def memory_of(experiment: Experiment, found: Cuts, ratio: float) -> int:
-    """What a visit with a ratio of the model needs in bytes, at the very least."""
+def memory_of(experiment: Experiment, chosen: Chosen, found: Cuts, ratio: float) -> int:
+    """What a visit with a ratio of the model needs in bytes, at the very least; under adapters also the base."""
     part = experiment.recipe.capacity.of_level(found, ratio)
-    return least_memory(experiment.recipe, found.layout if part is None else part.layout)
+    base = 0
+    if experiment.recipe.capacity.cuts == "ranks":
+        frozen = (p for p in chosen.engine.at_rest().parameters() if not p.requires_grad)
+        base = sum(p.numel() * p.element_size() for p in frozen)
+    return base + least_memory(experiment.recipe, found.layout if part is None else part.layout)
 
 
 def cost_of(experiment: Experiment, chosen: Chosen, part: Portion | None) -> Cost:

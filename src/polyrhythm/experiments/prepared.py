@@ -16,10 +16,11 @@ from polyrhythm.base.portions import Cuts
 from polyrhythm.base.surroundings import plain_surroundings
 from polyrhythm.base.vectors import Layout
 from polyrhythm.core.portions import outline_of
+from polyrhythm.core.returned import returned
 from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holdings
 from polyrhythm.engines.selection import Chosen
-from polyrhythm.experiments import parts_of_model, sums
+from polyrhythm.experiments import adapters, parts_of_model, sums
 from polyrhythm.experiments.choosing import chosen_for
 from polyrhythm.experiments.difficulty import checked, expert_losses
 from polyrhythm.experiments.execution import AUTO, Execution
@@ -92,7 +93,7 @@ class Prepared:
         members = None
         if self.cuts is not None and len(self.eligible) < self.federation.clients:
             members = tuple(self.eligible.tolist())
-        return setup_of(self.experiment, self.chosen.engine.layout, len(self.eligible), self.cuts, self.levels, members)
+        return setup_of(self.experiment, self.chosen, len(self.eligible), self.cuts, self.levels, members)
 
     def meter(self, layout: Layout | None = None, scope: Scope | None = None) -> Meter:
         """What measures visits.
@@ -103,13 +104,16 @@ class Prepared:
         """
         recipe, setup, of = self.recipe, self.setup, functools.partial(cost_of, self.experiment, self.chosen)
         whole, own, scope = functools.partial(of, None), layout or self.chosen.engine.layout, scope or recipe.scope
+        back = functools.partial(returned, recipe)
         if recipe.capacity.whole:
-            return Meter(own, whole, scope, ceremony=sums.ceremony(recipe, setup, scope.shared(own)))
+            ceremony = sums.ceremony(recipe, setup, scope.shared(own))
+            return Meter(own, whole, scope, ceremony=ceremony, returned=back)
         packed = None if layout is None else recipe.compression.size
         apart = (
             frozenset(own.buffers[n].name for n in own.statistics) if recipe.capacity.statistics_apart else frozenset()
         )
-        return Meter(own, whole, scope, functools.partial(outline_of, recipe, setup), of, packed, apart=apart)
+        outline = functools.partial(outline_of, recipe, setup)
+        return Meter(own, whole, scope, outline, of, packed, apart=apart, returned=back)
 
     @property
     def data_of(self) -> Holdings:
@@ -168,7 +172,9 @@ def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
     levels = parts_of_model.levels(experiment, chosen, cuts)
     needs = _memory_needed(experiment, chosen, cuts, levels)
     eligible = _eligible(experiment, needs)
-    sums.check(experiment, setup_of(experiment, layout, len(eligible), cuts, levels), layout)
+    setup = setup_of(experiment, chosen, len(eligible), cuts, levels)
+    sums.check(experiment, setup, layout)
+    adapters.check(experiment.recipe, setup)
     return Prepared(
         experiment=experiment,
         execution=execution,
@@ -181,7 +187,7 @@ def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
         crew=_crew(experiment, execution, chosen, len(eligible)),
         cuts=cuts,
         levels=levels,
-        privacy=privacy_of(experiment, setup_of(experiment, layout, len(eligible), cuts, levels), layout),
+        privacy=privacy_of(experiment, setup, layout),
     )
 
 
@@ -206,7 +212,7 @@ def _memory_needed(
     capacity, population = experiment.recipe.capacity, experiment.federation.clients
     if cuts is None:
         return np.full(population, least_memory(experiment.recipe, chosen.engine.layout))
-    of = {level: parts_of_model.memory_of(experiment, cuts, level) for level in capacity.levels}
+    of = {level: parts_of_model.memory_of(experiment, chosen, cuts, level) for level in capacity.levels}
     setup = Setup(
         size=cuts.layout.size,
         dtype=cuts.layout.dtype,

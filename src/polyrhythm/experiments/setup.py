@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from polyrhythm.base.portions import Cuts
-from polyrhythm.base.vectors import Layout
+from polyrhythm.engines.selection import Chosen
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.methods.mechanism import Setup
+from polyrhythm.models.ranks import adapters_of
 
 
 def setup_of(
     experiment: Experiment,
-    layout: Layout,
+    chosen: Chosen,
     eligible: int,
     cuts: Cuts | None = None,
     levels: tuple[float, ...] | None = None,
@@ -20,10 +21,12 @@ def setup_of(
 
     Args:
         experiment: what is computed.
-        layout: of the vectors.
+        chosen: the engine, whose model it is.
         eligible: how many clients can be invited.
         cuts, levels, members: as in `Setup`.
     """
+    layout = chosen.engine.layout
+    needs = any(part.of_adapters for part in experiment.recipe.parts())
     return Setup(
         size=layout.size,
         dtype=layout.dtype,
@@ -37,5 +40,6 @@ def setup_of(
         cuts=cuts,
         levels=levels,
         members=members,
+        adapters=adapters_of(chosen.engine.at_rest(), layout) if needs else (),
         most_samples=max(1, int(experiment.federation.sizes.max())),
     )

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from polyrhythm.base.adapters import Factor
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count, Settings, canonical_json
@@ -239,6 +240,19 @@ class Answers(Settings):
     def may_stop(self) -> bool:
         """Whether a visit may end before its plan does."""
         return any(part.may_stop for _, part in self.of(OfWork))
+
+    @functools.cached_property
+    def moves_base(self) -> str:
+        """The part that changes the weights under adapters; empty if there is none."""
+        return next((part.label() for part in self.parts() if part.moves_base), "")
+
+    def rests(self, version: int) -> Factor | None:
+        """The factor of adapters that visits to a version leave as it is."""
+        return next((rests for part in self._resting if (rests := part.rests(version)) is not None), None)
+
+    @functools.cached_property
+    def _resting(self) -> tuple[OfWork, ...]:
+        return tuple(part for _, part in self.of(OfWork) if type(part).rests is not OfWork.rests)
 
     @functools.cached_property
     def extra_vectors(self) -> int:

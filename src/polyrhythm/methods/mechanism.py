@@ -24,6 +24,7 @@ import torch
 from immutables import Map
 from torch import Tensor
 
+from polyrhythm.base.adapters import Adapter
 from polyrhythm.base.messages import Fault, Model, Report, State
 from polyrhythm.base.portions import Cuts, FixedParts, Portion
 from polyrhythm.base.settings import Settings
@@ -88,6 +89,7 @@ class Setup:
         members: the clients that may ever be heard; None for all.
         fixed_parts: what clients hold of the model on all their visits; None where each holds all of it, or that
             changes.
+        adapters: where the low-rank adapters of the model lie in a vector, those of which both factors learn.
     """
 
     size: int
@@ -107,6 +109,7 @@ class Setup:
     most_samples: int = 1
     members: tuple[int, ...] | None = field(default=None, compare=False, repr=False)
     fixed_parts: FixedParts | None = field(default=None, compare=False, repr=False)
+    adapters: tuple[Adapter, ...] = field(default=(), repr=False)
 
     @property
     def holders(self) -> int:
@@ -229,6 +232,15 @@ class Mechanism(Settings):
 
     of_all_clients: ClassVar[bool] = False
     """Whether it means over all clients that hold data, heard or not, so that they must weigh equally."""
+
+    of_adapters: ClassVar[bool] = False
+    """Whether it means something only for a model with low-rank adapters."""
+
+    both_factors: ClassVar[bool] = False
+    """Whether it needs adapters of which both factors learn."""
+
+    moves_base: ClassVar[bool] = False
+    """Whether it changes the weights under adapters, so that clients are sent them as well."""
 
     privacy: ClassVar[PrivacyEffect] = UNSAID
     """What it does to the privacy of clients, which `dp` must know: a part that says nothing is refused with it."""

@@ -16,6 +16,11 @@ from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.personal.scope import Everything
 from polyrhythm.methods.release.base import OverSelect
 from polyrhythm.methods.release.robust import ClipUpdates, Middle
+from polyrhythm.methods.rules_of_adapters import (
+    adapters_are_averaged_once,
+    adapters_are_of_one_version,
+    new_adapters_have_no_past,
+)
 from polyrhythm.methods.rules_of_own import (
     coins_are_for_versions,
     no_factor_of_personal_gradients,
@@ -316,6 +321,9 @@ RULES: Rules = (
     one_part_goes_along,
     steps_are_along_gradients,
     parts_of_models_are_enough,
+    adapters_are_averaged_once,
+    adapters_are_of_one_version,
+    new_adapters_have_no_past,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.
 OF_THE_WHOLE: Rules = (

@@ -133,6 +133,11 @@ class Releasing:
         return any(type(m).centre_of_held is not ReleaseModifier.centre_of_held for _, m in self.modifiers)
 
     @cached_property
+    def sets_all(self) -> bool:
+        """Whether a modifier says what becomes of coordinates that nobody holds."""
+        return any(m.sets_all for _, m in self.modifiers)
+
+    @cached_property
     def private(self) -> bool:
         """Whether what single clients say is hidden."""
         return any(m.private for _, m in self.modifiers)

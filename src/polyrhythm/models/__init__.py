@@ -2,6 +2,7 @@
 
 from polyrhythm.models.building import build, settings_of
 from polyrhythm.models.catalogue import MODELS, Builder, find
+from polyrhythm.models.low_rank import with_lora
 from polyrhythm.models.pretrained import Pretrained
 from polyrhythm.models.probing import output_shape
 from polyrhythm.models.projection import with_projection
@@ -17,5 +18,6 @@ __all__ = [
     "locate",
     "output_shape",
     "settings_of",
+    "with_lora",
     "with_projection",
 ]

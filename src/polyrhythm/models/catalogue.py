@@ -13,8 +13,10 @@ from polyrhythm.models.alexnet import alexnet
 from polyrhythm.models.exit_networks import mlp_exits, resnet18_exits
 from polyrhythm.models.lenet import lenet5, moon_cnn
 from polyrhythm.models.logistic import logistic, multilabel_logistic
+from polyrhythm.models.low_rank import with_lora
 from polyrhythm.models.perceptron import ccfl_mlp, mlp
 from polyrhythm.models.pretrained import hf
+from polyrhythm.models.projection import with_projection
 from polyrhythm.models.recurrent import char_lstm
 from polyrhythm.models.resnet import resnet18, resnet50
 from polyrhythm.models.resnet9 import resnet9
@@ -45,6 +47,10 @@ MODELS: Mapping[str, Builder] = MappingProxyType(
     }
 )
 
+AROUND: Mapping[str, Callable[..., Builder]] = MappingProxyType(
+    {"with_projection": with_projection, "with_lora": with_lora}
+)
+"""What is put around a model: makes a builder of a builder."""
 
 _OWN = Wanted(what="model", base=nn.Module, kind="nn.Module")
 

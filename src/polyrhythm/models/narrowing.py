@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from polyrhythm.base.axes import Dim, Narrower
 from polyrhythm.base.module_copies import copy_of
 from polyrhythm.base.tensor_names import joined, named_parts
-from polyrhythm.base.vectors import Segment, Slot
+from polyrhythm.base.vectors import CPU, Segment, Slot
 
 
 def narrow(module: nn.Module, portion: Narrower, scale: float = 1.0) -> nn.Module:
@@ -24,7 +24,7 @@ def narrow(module: nn.Module, portion: Narrower, scale: float = 1.0) -> nn.Modul
         portion: what to keep of it.
         scale: what the outputs of linear layers and convolutions are multiplied by in training, where these were cut.
     """
-    copied, own, whole = copy_of(module), portion.layout, portion.axes.layout
+    copied, own, whole = copy_of(module, one_base=CPU), portion.layout, portion.axes.layout
     values = _by_name(portion, module)
     made: dict[int, nn.Parameter] = {}
     for prefix, part in named_parts(copied):

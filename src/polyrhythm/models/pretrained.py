@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.input_file import check_file, json_of
 from polyrhythm.base.settings import Count, Decay, Positive, Settings
+from polyrhythm.base.vectors import RESIDUAL
 
 ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _LAYERS = 10_000  # of a model, at most
@@ -176,6 +177,13 @@ def save_adapter(module: nn.Module, folder: Path) -> Path:
             expected="a model with one: hf(path=…, rank=8), or a module of peft",
             why="what would be written is what an adapter adds to its base",
             fix='run.weights("final") gives all weights of a model',
+        )
+    if any(name.endswith(RESIDUAL) for name, _ in module.named_parameters()):
+        raise UserError(
+            f"{type(module).__name__} whose weights under the adapter have changed",
+            expected="an adapter on the base model as it was",
+            why="put on that, the adapter alone would be another model than the run has made",
+            fix="take all weights, run.model() or run.weights(), or a method that leaves the base as it is",
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -131,6 +131,7 @@ class Run(RecordedRun):
         Raises:
             UserError: no weights, a model that is not known here, or weights of another one.
         """
+        from polyrhythm.models.low_rank import for_weights
         from polyrhythm.models.weights import load_weights  # which loads torch, and lists of runs need none
         from polyrhythm.results.using import Use
 
@@ -138,7 +139,8 @@ class Run(RecordedRun):
             made = self._made()
         else:
             made = Use.read(self.path).made(model, in_python(trust))
-        return load_weights(made, self.weights(which)).eval()
+        weights = self.weights(which)
+        return load_weights(for_weights(made, weights), weights).eval()
 
     def adapter(
         self,

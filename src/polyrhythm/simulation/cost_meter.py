@@ -32,6 +32,7 @@ class Meter:
         packed: bytes of a compressed update of a part, where its visit was planned without knowing the part.
         ceremony: what travels around a visit that trains where single updates are hidden in a sum.
         apart: names of buffers that do not travel.
+        returned: what an update of a visit to a version carries, of what is shared; all of it, as it stands.
     """
 
     def __init__(
@@ -44,8 +45,9 @@ class Meter:
         packed: Callable[[Layout], int | None] | None = None,
         ceremony: Ceremony | None = None,
         apart: frozenset[str] = frozenset(),
+        returned: Callable[[Layout, int], Layout] = lambda shared, version: shared,
     ) -> None:
-        self._ceremony, self._apart = ceremony, apart
+        self._ceremony, self._apart, self._returned = ceremony, apart, returned
         self._whole, self._ask, self._portion, self._ask_of, self._packed = layout, cost, portion, cost_of, packed
         self._layout = layout if scope is None else scope.shared(layout)
         self._shared: frozenset[str] | None = None
@@ -65,22 +67,27 @@ class Meter:
         part = self._portion(assignment)
         samples = plan.samples + plan.gradient_samples
         buffers = () if plan.work.substitute else assignment.buffers
-        up = self._update(part, plan.packed, buffers, plan.vectors) if plan.sends else 1
+        up = self._update(part, plan.packed, buffers, plan.vectors, assignment.version) if plan.sends else 1
         return self._load(assignment, part, samples, plan.forward_samples, up)
 
     def ahead(self, recipe: Recipe, assignment: Assignment, samples: int, forward_samples: int) -> Load:
         """The work in a training visit to come, on so many samples: no report of it is larger."""
         part = self._portion(assignment)
-        packed = recipe.compression.size(self._layout if part is None else part.layout)
-        up = self._update(part, packed, assignment.buffers, recipe.extra_vectors)
+        packed = recipe.compression.size(self._back(part, assignment.version))
+        up = self._update(part, packed, assignment.buffers, recipe.extra_vectors, assignment.version)
         return self._load(assignment, part, samples, forward_samples, up)
 
-    def _update(self, part: Portion | None, packed: int | None, buffers: Buffers, vectors: int) -> int:
+    def _update(self, part: Portion | None, packed: int | None, buffers: Buffers, vectors: int, version: int) -> int:
         """What an update costs on the wire, with what is beside it."""
-        vector = self._vector(part)
+        back = self._back(part, version)
         if part is not None and packed is not None and self._packed is not None:
-            packed = self._packed(part.layout)
-        return (vector if packed is None else packed) + self._size(buffers, part) + vector * vectors
+            packed = self._packed(back)
+        beside = self._size(buffers, part) + (self._vector(part) * vectors if vectors else 0)
+        return (back.vector_bytes if packed is None else packed) + beside
+
+    def _back(self, part: Portion | None, version: int) -> Layout:
+        """What an update carries of what was sent."""
+        return self._returned(self._layout if part is None else part.layout, version)
 
     def _vector(self, part: Portion | None) -> int:
         """What one vector costs on the wire."""
@@ -132,7 +139,8 @@ class Meter:
             return bytes_of(report.measures, self._layout)
         if report.update is None:
             return 1
-        return self._update(part, report.packed, report.buffers, 0) + self._beside(report.extras, part)
+        update = self._update(part, report.packed, report.buffers, 0, report.version)
+        return update + self._beside(report.extras, part)
 
     def _beside(self, states: Mapping[str, State], part: Portion | None) -> int:
         """What mechanisms send, of which a vector is as long as the part."""

@@ -28,6 +28,8 @@ from polyrhythm.methods.secure_sum.effects import BLIND, SumEffect, needs_single
 from polyrhythm.methods.work.budgets import EPSILON
 
 Ratio = Annotated[float, Gt(0), Le(1)]
+Cut = Literal["widths", "depth", "magnitude", "ranks"]
+"""Along what a model is cut: its widths, its depth, the size of its weights, or the ranks of its adapters."""
 
 LEVELS = (1.0, 0.5, 0.25, 0.125, 0.0625)
 """The widths of HeteroFL and FedRolex."""
@@ -48,7 +50,7 @@ class Capacity(Mechanism):
         return needs_single("what one client alone holds is its update", "let everybody train the whole model")
 
     @property
-    def cuts(self) -> Literal["widths", "depth", "magnitude"]:
+    def cuts(self) -> Cut:
         """Along what it cuts a model."""
         return "widths"
 
@@ -340,4 +342,10 @@ def count(axis: Axis, ratio: float) -> int:
 @functools.lru_cache(maxsize=64)
 def prefix(axes: Axes, ratio: float) -> Portion | None:
     """The first units of each axis."""
-    return axes.portion([np.arange(count(axis, ratio)) for axis in axes.axes])
+    return prefix_of(axes, tuple(count(axis, ratio) for axis in axes.axes))
+
+
+@functools.lru_cache(maxsize=64)
+def prefix_of(axes: Axes, counts: tuple[int, ...]) -> Portion | None:
+    """The first units of each axis, so many of them."""
+    return axes.portion([np.arange(units) for units in counts])

@@ -11,7 +11,7 @@ from annotated_types import Gt
 from polyrhythm.base.depths import Depths
 from polyrhythm.base.portions import Cuts, Portion
 from polyrhythm.base.settings import Count, NonNegative
-from polyrhythm.methods.capacity.base import Levels
+from polyrhythm.methods.capacity.base import Cut, Levels
 
 DEPTHS = (1, 2, 3, 4)
 """The depths of DepthFL's clients."""
@@ -66,7 +66,7 @@ class DepthPrefix(Levels):
     example = "depth=[1, 2, 3]"
 
     @property
-    def cuts(self) -> Literal["widths", "depth", "magnitude"]:
+    def cuts(self) -> Cut:
         return "depth"
 
     @property

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyrhythm.base.magnitudes import Magnitudes, Sparser
 from polyrhythm.base.portions import Cuts, Portion
-from polyrhythm.methods.capacity.base import Levels, Ratio
+from polyrhythm.methods.capacity.base import Cut, Levels, Ratio
 from polyrhythm.methods.mechanism import Need, Setup
 
 SIZES = (1.0, 0.25, 0.0625, 0.015625)
@@ -56,7 +56,7 @@ class LargestWeights(Levels):
     redrawn: bool = False
 
     @property
-    def cuts(self) -> Literal["widths", "depth", "magnitude"]:
+    def cuts(self) -> Cut:
         return "magnitude"
 
     @property

@@ -31,6 +31,16 @@ from polyrhythm.methods.papers.fedlalr import fedlalr
 from polyrhythm.methods.papers.fednova import fednova
 from polyrhythm.methods.papers.fedopt import fedadagrad, fedadam, fedams, fedavgm, fedyogi
 from polyrhythm.methods.papers.fedprox import fedprox
+from polyrhythm.methods.papers.lora import (
+    fedex_lora,
+    fedit,
+    fedsa_lora,
+    ffa_lora,
+    flexlora,
+    flora,
+    hetlora,
+    rolora,
+)
 from polyrhythm.methods.papers.mifa import mifa
 from polyrhythm.methods.papers.moon import moon
 from polyrhythm.methods.papers.oort import oort
@@ -99,7 +109,9 @@ __all__ = [
     "fedcm",
     "feddyn",
     "federated_dropout",
+    "fedex_lora",
     "fedexp",
+    "fedit",
     "fedlalr",
     "fednova",
     "fedper",
@@ -107,11 +119,16 @@ __all__ = [
     "fedprox",
     "fedrep",
     "fedrolex",
+    "fedsa_lora",
     "fedstale",
     "fedvarp",
     "fedyogi",
+    "ffa_lora",
     "fiarse",
+    "flexlora",
+    "flora",
     "heterofl",
+    "hetlora",
     "knn_per",
     "lg_fedavg",
     "local_only",
@@ -123,6 +140,7 @@ __all__ = [
     "pfedme",
     "power_of_choice",
     "refl",
+    "rolora",
     "scaffold",
     "tifl",
     "vrl_sgd",

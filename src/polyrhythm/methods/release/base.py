@@ -113,6 +113,11 @@ class ReleaseModifier(Modifier):
         """Whether it looks at all updates of a version at once, so that they cannot be summed as they come."""
         return False
 
+    @property
+    def sets_all(self) -> bool:
+        """Whether it says itself what becomes of coordinates that nobody holds, rather than that they stay."""
+        return False
+
     def limits(self, state: State, release: Release) -> Sequence[float] | None:
         """By how much each update is made shorter, before it counts: factors from 0 to 1; None for not at all."""
         return None

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, final
 
 from torch import Tensor
 
+from polyrhythm.base.adapters import Factor
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import State, SubstituteKind
 from polyrhythm.base.settings import Count, Positive
@@ -103,6 +104,15 @@ class OfWork(Mechanism):
     def substitutes(self) -> frozenset[SubstituteKind]:
         """The kinds of `Substitute` that its plans may have: a real federation's server takes no others."""
         return frozenset()
+
+    @property
+    def freezes(self) -> Factor | None:
+        """The factor of adapters that nobody ever trains or sends."""
+        return None
+
+    def rests(self, version: int) -> Factor | None:
+        """The factor of adapters that visits to a version leave as it is, and do not send back."""
+        return None
 
     def at_server(self, setup: Setup, client: int) -> bool:
         """Whether the server keeps what this client sends again, so that no vector goes with it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from polyrhythm.config.expressions import Call, parse_call
 from polyrhythm.data.sources import cifar, idx
+from polyrhythm.models.catalogue import AROUND
 from polyrhythm.studies.definition import Study
 
 _SLOW = ("alexnet", "vgg11", "resnet9", "resnet18", "resnet50", "char_lstm")
@@ -64,6 +65,6 @@ def _at_hand(call: Call) -> bool:
 def _inner(call: Call) -> str:
     """The name of a model, or of what it is built around."""
     inside: Any = call.positional[0] if call.positional else call.named.get("model")
-    if call.name.replace("-", "_") == "with_projection":
+    if call.name.replace("-", "_") in AROUND:
         return _inner(inside) if isinstance(inside, Call) else str(inside).replace("-", "_")
     return call.name.replace("-", "_")
