@@ -78,10 +78,12 @@ class Served(nn.Linear):
 def _through(base: nn.Module, weight: Tensor, inputs: Tensor) -> Tensor:
     """What a layer gives with other weights, as [d, k], and without a bias."""
     if isinstance(base, nn.Embedding):
-        return functional.embedding(inputs, weight.t())
+        rows: Tensor = functional.embedding(inputs, weight.t())
+        return rows
     if isinstance(base, nn.Conv2d):
         return base._conv_forward(inputs, weight.view(base.weight.shape), None)
-    return functional.linear(inputs, weight)
+    outputs: Tensor = functional.linear(inputs, weight)
+    return outputs
 
 
 def _sizes(layer: nn.Module) -> tuple[int, int]:
