@@ -164,11 +164,16 @@ def _seconds(machine: Device, flops: int) -> float:
 def memory_of(experiment: Experiment, chosen: Chosen, found: Cuts, ratio: float) -> int:
     """What a visit with a ratio of the model needs in bytes, at the very least; under adapters also the base."""
     part = experiment.recipe.capacity.of_level(found, ratio)
-    base = 0
-    if experiment.recipe.capacity.cuts == "ranks":
-        frozen = (p for p in chosen.engine.at_rest().parameters() if not p.requires_grad)
-        base = sum(p.numel() * p.element_size() for p in frozen)
-    return base + least_memory(experiment.recipe, found.layout if part is None else part.layout)
+    vectors = least_memory(experiment.recipe, found.layout if part is None else part.layout)
+    return vectors + (frozen_bytes(experiment, chosen) if experiment.recipe.capacity.cuts == "ranks" else 0)
+
+
+def frozen_bytes(experiment: Experiment, chosen: Chosen) -> int:
+    """Bytes of what lies under adapters, where a part is about them."""
+    if not any(part.of_adapters for part in experiment.recipe.parts()):
+        return 0
+    frozen = (p for p in chosen.engine.at_rest().parameters() if not p.requires_grad)
+    return sum(p.numel() * p.element_size() for p in frozen)
 
 
 def cost_of(experiment: Experiment, chosen: Chosen, part: Portion | None) -> Cost:

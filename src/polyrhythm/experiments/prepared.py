@@ -211,7 +211,8 @@ def _memory_needed(
     """What a visit of each client needs in bytes, at the very least, int64 [N]."""
     capacity, population = experiment.recipe.capacity, experiment.federation.clients
     if cuts is None:
-        return np.full(population, least_memory(experiment.recipe, chosen.engine.layout))
+        base = parts_of_model.frozen_bytes(experiment, chosen)
+        return np.full(population, base + least_memory(experiment.recipe, chosen.engine.layout))
     of = {level: parts_of_model.memory_of(experiment, chosen, cuts, level) for level in capacity.levels}
     setup = Setup(
         size=cuts.layout.size,

@@ -28,4 +28,5 @@ def least_memory(recipe: Recipe, layout: Layout) -> int:
     optimiser = recipe.optimiser.start(torch.empty(layout.size, dtype=layout.dtype))
     kept = [mechanism.client_start(setup) for _, mechanism in recipe.mechanisms()]
     vectors = _OF_TRAINING + ("previous" in recipe.needs())
-    return vectors * layout.vector_bytes + bytes_of(optimiser, layout) + bytes_of(kept, layout)
+    served = sum(segment.size for segment in layout.served) * layout.dtype.itemsize  # of which there is one
+    return vectors * layout.vector_bytes - (vectors - 1) * served + bytes_of(optimiser, layout) + bytes_of(kept, layout)

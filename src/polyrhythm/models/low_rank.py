@@ -81,7 +81,8 @@ def _through(base: nn.Module, weight: Tensor, inputs: Tensor) -> Tensor:
         rows: Tensor = functional.embedding(inputs, weight.t())
         return rows
     if isinstance(base, nn.Conv2d):
-        return base._conv_forward(inputs, weight.view(base.weight.shape), None)
+        maps: Tensor = base._conv_forward(inputs, weight.view(base.weight.shape), None)
+        return maps
     outputs: Tensor = functional.linear(inputs, weight)
     return outputs
 
