@@ -8,7 +8,7 @@
 #   make test-lowest  what everything stands on, with the lowest versions that are allowed, in an environment of its own
 #   make test-extras  each extra alone, in a bare environment: its one feature, and the words without it; many minutes
 #   make bench        every speed that is aimed at: ours, the other, the ratio and the one asked for (ARGS="start" for some)
-#   make bench-peers  the same work on Flower, pfl and fluke, each in an environment of its own, beside ours
+#   make bench-peers  the same work on Flower, pfl, fluke and PFLlib, each in an environment of its own, beside ours
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2

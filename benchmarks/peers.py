@@ -1,10 +1,12 @@
-"""The same rounds on Flower, pfl and fluke, by hand, and on polyrhythm: seconds, memory, start-up, accuracy.
+"""The same rounds on Flower, pfl, fluke and PFLlib, by hand, and on polyrhythm: seconds, memory, start-up, accuracy.
 
 Each peer gets an environment of its own from the package index, with the torch of constraints.txt, made when it is not
 there yet. All take the same samples, clients, initial weights and settings, and draw cohorts and batches as they do.
 They run in turn, and again; a round counts with its median, over all runs, without the first and the last of a run.
 Memory is the proportional set size of a program and all its children, at its most; start-up is what the first round
-takes more than the others, from the command on. Whoever cannot be installed or fails has a row that says why.
+takes more than the others, from the command on. Whoever cannot be installed or fails has a row that says why. PFLlib is
+no package: PFLLIB in the environment names a checkout of it. The works `cnn-mnist` and `logistic-mnist` are its own, 20
+clients who all take part in each round, in batches of 10, with 200 samples each.
 
     python benchmarks/peers.py --repeats 3 lenet5-fmnist mlp-fmnist
 """
@@ -31,7 +33,11 @@ from polyrhythm.bench import bare
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 PROGRAMS = HERE / "peers"
-RATES = {"lenet5-fmnist": 0.1, "mlp-fmnist": 0.005}
+sys.path.append(str(PROGRAMS))
+import more  # noqa: E402
+
+more.add(bare)
+RATES = {"lenet5-fmnist": 0.1, "mlp-fmnist": 0.005, "cnn-mnist": 0.005, "logistic-mnist": 0.005}
 ROUNDS, TEST_CLIENTS, ALIKE = 12, 10, 0.03
 
 
@@ -51,6 +57,7 @@ PEERS = {
     "Flower": Peer("on_flower.py", "flwr[simulation]", "flwr.simulation, ray"),
     "pfl": Peer("on_pfl.py", "pfl[pytorch]", "pfl.model.pytorch", processes=2),
     "fluke": Peer("on_fluke.py", "fluke-fl"),
+    "PFLlib": Peer("on_pfllib.py"),
 }
 QUIET = {
     **{"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"},
@@ -200,8 +207,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", nargs="*", choices=[*RATES, []], help="by default all")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peer", action="append", choices=list(PEERS)[1:], help="beside ours; by default all")
+    parser.add_argument("--evaluated", action="store_true", help="ours and PFLlib measure every version")
     parser.add_argument("--environments", type=Path, default=ROOT / "build" / "peers")
     given = parser.parse_args()
+    os.environ["PEER_EVALUATES"] = "1" if given.evaluated else "0"
+    for who in [who for who in PEERS if given.peer and who not in ("polyrhythm", *given.peer)]:
+        del PEERS[who]
     for name in given.work or RATES:
         with tempfile.TemporaryDirectory() as folder:
             compare(name, given.repeats, given.environments.resolve(), folder)

@@ -91,6 +91,13 @@ def test_a_peer_that_fails_says_why(tmp_path: Path) -> None:
         peers.run(peers.Peer(str(broken)), Path(sys.executable), tmp_path / "job", str(tmp_path))
 
 
+def test_a_peer_without_its_checkout_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = program("peers")
+    monkeypatch.setenv("PFLLIB", str(tmp_path))
+    with pytest.raises(RuntimeError, match=r"PFLLIB names no checkout of github\.com/TsingZ0/PFLlib"):
+        peers.run(peers.PEERS["PFLlib"], Path(sys.executable), tmp_path / "job", str(tmp_path))
+
+
 def test_growth_is_a_table_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [
         {"cohort": cohort, "parameters": size, "workers": workers, "seconds": cohort * size / workers / 1e6}

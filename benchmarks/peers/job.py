@@ -13,8 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import bare
+import more
 import torch
 from torch import Tensor, nn
+
+more.add(bare)
+EVALUATES = os.environ.get("PEER_EVALUATES") == "1"
+"""Whether a program measures every version on all training data and on the test set, as PFLlib does by default."""
 
 
 @dataclass(frozen=True)

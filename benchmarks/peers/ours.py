@@ -5,9 +5,11 @@ import tempfile
 import time
 
 import job as jobs
+import more
 import numpy as np
 
 import polyrhythm as pr
+from polyrhythm.bench import bare
 from polyrhythm.bench.works import experiment
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.federation import Shares
@@ -35,6 +37,7 @@ class Clock(Observer):
 
 def main() -> None:
     job = jobs.load(jobs.path())
+    more.add(bare)
     of = experiment(job.name, job.rounds)
     samples = ArraySamples(job.inputs, job.targets)
     federation = dataclasses.replace(
@@ -44,6 +47,8 @@ def main() -> None:
     )
     recipe = of.recipe | pr.parts.local_sgd(lr=job.lr)
     of = dataclasses.replace(of, federation=federation, model=job.model(), recipe=recipe, config=None)
+    if jobs.EVALUATES:
+        of = dataclasses.replace(of, evaluation=pr.Evaluation(every=1, train_samples=len(samples)))
     prepared = prepare(of, Execution(workers=2))
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:

@@ -15,13 +15,16 @@ from typing import Any
 import pytest
 
 import polyrhythm as pr
+from laws.world import same
 from polyrhythm.base.consent import NOBODY
 from polyrhythm.cli.deployed import experiment_of
 from polyrhythm.cli.flowering import up
 from polyrhythm.deployment.local.loopback import Loopback, diagnosed
 from polyrhythm.deployment.local.processes import Processes, Started
+from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
+from polyrhythm.simulation.simulator import InlineDriver
 
 pytest.importorskip("flwr", reason="needs flwr: pip install 'polyrhythm[flower]'")
 pytestmark = pytest.mark.slow
@@ -142,6 +145,40 @@ def test_every_paper_on_real_nodes_as_in_the_simulation(place: Path, method: str
     made = experiment_of(place / "paper.toml", {"set": "rounds=3"})
     assert done.summary["digest"] == carry_out(prepare(*made), [])["digest"]
     assert done.summary["lost_visits"] == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "own"),
+    [
+        ("fedper(cohort=3, epochs=1)", "personal_layers"),
+        ("ditto(cohort=3, epochs=1)", "personal_copy"),
+        ("fedproto(cohort=3, epochs=1)", "personal_layers"),
+    ],
+)
+def test_what_is_a_clients_own_is_kept_by_its_node_though_it_is_killed(place: Path, method: str, own: str) -> None:
+    """Bit for bit what the simulation has of the global model, and of each client's own after its last visit."""
+    (place / "own.toml").write_text(TEXT.replace('"scaffold(cohort=3, epochs=1, batch=10)"', f'"{method}"'))
+    killed = own == "personal_layers" and method.startswith("fedper")
+    kill = meanwhile(place, 1, lambda: os.kill(program(place, "node 1").pid, signal.SIGKILL))
+    with kill if killed else contextlib.nullcontext():
+        done = run(place, file="own.toml")
+    simulation = carry_out(prepare(*experiment_of(place / "own.toml", {})), [])
+    assert done.summary["digest"] == simulation["digest"]
+    assert done.summary["lost_visits"] == 0
+    for cost in ("bytes_up", "bytes_down"):
+        assert done.summary[cost] == simulation[cost]
+    prepared = prepare(*experiment_of(place / "own.toml", {}))
+    recipe, engine = prepared.recipe, prepared.chosen.engine
+    meter = prepared.meter(engine.layout, recipe.scope)
+    driver = InlineDriver(recipe, prepared.setup, engine, prepared.data_of, prepared.world(), meter)
+    for moment in driver.moments(engine.initial()):
+        if moment.turn.state.version == 4:
+            break
+    for client in range(3):
+        (folder,) = (place / "federation").glob(f"**/{done.id}/client-{client}")
+        state = NodeStore(folder.parents[1], done.id, client).state(3)
+        assert own in state.parts
+        assert same(state.parts[own], driver.store.get(client).at(3).parts[own])
 
 
 def test_the_server_is_killed_and_goes_on(place: Path) -> None:
