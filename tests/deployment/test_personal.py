@@ -10,8 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
+from polyrhythm.core.client_state import ClientState
 from polyrhythm.deployment.messages import Answer, Order
 from polyrhythm.deployment.node import spans_of
+from polyrhythm.deployment.node_store import NodeStore
+from polyrhythm.deployment.own_models import own_results
 from polyrhythm.deployment.shared_part import SharedPart
 from polyrhythm.deployment.wire import unpack
 from polyrhythm.experiments.prepared import prepare
@@ -94,3 +97,43 @@ def test_what_does_not_have_its_length_stays_as_it_is() -> None:
     whole = part._long(part._short(torch.ones(layout.size)))
     assert not whole[[s.offset for s in layout.segments if s.name in layout.head]].any()
     assert whole.sum() == layout.parameters - sum(s.size for s in layout.segments if s.name in layout.head)
+
+
+def judged(recipe: pr.Recipe) -> pr.Experiment:
+    split = federation(clients=CLIENTS, local_test=0.3)
+    return pr.Experiment(federation=split, model=net, rounds=4, recipe=recipe)
+
+
+@pytest.mark.parametrize("name", ["fedavg_ft", "fedbn", "ditto", "apfl", "fedala", "knn_per"])
+def test_a_node_measures_its_own_model_as_the_simulation_does(tmp_path: Path, name: str) -> None:
+    made = judged(getattr(pr, name)(**SMALL))
+    done = federated(tmp_path, lambda: made)["run"]
+    simulated = pr.run(made, out=tmp_path / "simulated").client_results.loc[4]
+    heard = set(done.visits["client"])
+    for client in sorted(heard):
+        found = own_results(
+            prepare(made),
+            client=client,
+            store=tmp_path / "nodes" / f"node-{client}",
+            run=done.id,
+            model=done.model(trust=[__name__]).state_dict(),
+            version=4,
+        )
+        row = simulated.loc[client]
+        assert (found["global"]["accuracy"], found["personal"]["accuracy"]) == (row["accuracy"], row["personal"])
+        assert found["global"]["loss"] == row["loss"]
+
+
+def test_a_node_says_why_it_cannot(tmp_path: Path) -> None:
+    made = judged(pr.fedper(**SMALL))
+    model = dict(net((4,), 3).state_dict())
+    given: dict[str, Any] = {"client": 0, "store": tmp_path, "run": "run-1", "model": model, "version": 4}
+    with pytest.raises(pr.UserError, match="remembers nothing of the run"):
+        own_results(prepare(made), **given)
+    with pytest.raises(pr.UserError, match="nearest_prototype, measured at a node"):
+        own_results(prepare(judged(pr.fedproto(**SMALL))), **given)
+    NodeStore(tmp_path, "run-1", 0).put(0, ClientState(), ())
+    with pytest.raises(pr.UserError, match=r"a model without 0\.weight of shape"):
+        own_results(prepare(made), **{**given, "model": {}})
+    with pytest.raises(pr.UserError, match="without test samples of its own"):
+        own_results(prepare(experiment(pr.fedper(**SMALL))), **given)

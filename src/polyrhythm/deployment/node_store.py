@@ -63,6 +63,12 @@ class NodeStore:
         """The client's end of secure aggregation, in the same folder."""
         return NodeSums(self._folder, self._client, self._run)
 
+    @property
+    def last(self) -> int | None:
+        """The newest visit whose state is kept; None if there is none."""
+        visits = (path.stem.removeprefix("visit-") for path in self._folder.glob("visit-*.safetensors"))
+        return max(map(int, visits), default=None)
+
     def state(self, visit: int) -> ClientState:
         """The client's state after a visit; the first one before any.
 

@@ -117,6 +117,17 @@ class Evaluator:
         """
         return {c: self._tally(model_of(c), own, "own test", *of, c) for c, own in self._clients.items()}
 
+    def own_test(self, client: int, used: Model | Used, data: Holding, of: Of = ()) -> Metrics:
+        """On one client's own test samples: the same as in `own_tests`.
+
+        Args:
+            client: whose.
+            used: what it uses.
+            data: these samples.
+            of: names it.
+        """
+        return self._task.read(self._tally(used, data, "own test", *of, client))
+
     def unseen_tests(self, model_of: Callable[[int], Model | Used], of: Of = ()) -> dict[int, Tally]:
         """The same on the tests of clients that never train."""
         return {c: self._tally(model_of(c), own, "own test", *of, c) for c, own in self.unseen.items()}

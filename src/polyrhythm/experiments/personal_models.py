@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
+from polyrhythm.base.messages import State
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.newcomers import settled_in
 from polyrhythm.core.personal import used
@@ -74,17 +75,42 @@ class PersonalModels:
         return model
 
     def _used(self, server: ServerState, client: int, visits: int, state: ClientState, data: ClientData) -> Used:
-        recipe, engine, setup = self._prepared.recipe, self._prepared.chosen.engine, self._prepared.setup
-        visit, _ = visit_of(
-            recipe,
-            len(data),
-            engine.single_sample_fails,
-            seed=setup.seed,
-            client=client,
-            visit=visits,
-            version=server.version,
-            total_rounds=setup.total_rounds,
-        )
         sent = Model(weights=server.weights, buffers=server.buffers)
-        model, brief = used(recipe, visit, state, sent, data, engine), asked(recipe, setup, server.parts, client)
-        return predicting(recipe, visit, model, data, engine, brief)
+        brief = asked(self._prepared.recipe, self._prepared.setup, server.parts, client)
+        return own_model(self._prepared, sent, server.version, client, visits, state, data, brief)
+
+
+def own_model(
+    prepared: Prepared,
+    sent: Model,
+    version: int,
+    client: int,
+    visits: int,
+    state: ClientState,
+    data: ClientData,
+    brief: State,
+) -> Used:
+    """What a client uses when it is sent a version.
+
+    Args:
+        prepared: what is done.
+        sent: the version's model.
+        version: its number.
+        client: who it is.
+        visits: how many it has made.
+        state: its state after its last accepted visit.
+        data: its training samples.
+        brief: what the server sends for its predictions.
+    """
+    recipe, engine, setup = prepared.recipe, prepared.chosen.engine, prepared.setup
+    visit, _ = visit_of(
+        recipe,
+        len(data),
+        engine.single_sample_fails,
+        seed=setup.seed,
+        client=client,
+        visit=visits,
+        version=version,
+        total_rounds=setup.total_rounds,
+    )
+    return predicting(recipe, visit, used(recipe, visit, state, sent, data, engine), data, engine, brief)
