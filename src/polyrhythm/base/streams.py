@@ -71,6 +71,43 @@ def stream(seed: int, purpose: Purpose, *names: int | str) -> np.random.Generato
     return np.random.Generator(np.random.PCG64(_key(seed, purpose, names)))
 
 
+@final
+class HiddenDraws:
+    """Numbers for one named draw that nobody can foretell without a key: of SHAKE-256 of the key and the name.
+
+    Whoever knows some numbers of PCG64, which `stream` has, can find out the others; of these, not.
+
+    >>> a, b = (HiddenDraws(7, "noise", 3).standard_normal(3) for _ in range(2))
+    >>> bool((a == b).all()), bool((a == HiddenDraws(8, "noise", 3).standard_normal(3)).any())
+    (True, False)
+
+    Args:
+        secret: the key; as good as it is long.
+        purpose, names: of the draw, which is to be made once.
+    """
+
+    def __init__(self, secret: int, purpose: Purpose, *names: int | str) -> None:
+        text = repr((int(secret), purpose, *[n if isinstance(n, str) else int(n) for n in names]))
+        self._source = hashlib.shake_256(text.encode())
+
+    def random(self, size: int) -> np.ndarray:
+        """Uniform numbers from 0 to less than 1, float64 [size]."""
+        return (np.frombuffer(self._source.digest(8 * size), dtype="<u8") >> 11) * 2.0**-53
+
+    def standard_normal(self, size: int = 1) -> np.ndarray:
+        """Standard normal numbers, float64 [size], two from each pair of uniform ones (Box, Muller, 1958)."""
+        pairs = self.random(2 * ((size + 1) // 2)).reshape(2, -1)
+        length, angle = np.sqrt(-2.0 * np.log1p(-pairs[0])), 2.0 * np.pi * pairs[1]
+        return np.concatenate([length * np.cos(angle), length * np.sin(angle)])[:size]
+
+
+def kept_from_others(
+    seed: int, secret: int | None, purpose: Purpose, *names: int | str
+) -> np.random.Generator | HiddenDraws:
+    """The generator of one named draw: of a secret where there is one, else of the seed."""
+    return stream(seed, purpose, *names) if secret is None else HiddenDraws(secret, purpose, *names)
+
+
 class Integers(Protocol):
     """Whatever draws whole numbers, such as a NumPy generator."""
 

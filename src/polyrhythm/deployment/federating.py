@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,9 @@ from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.resume import same_experiment
 from polyrhythm.experiments.run import Launch
 from polyrhythm.fleet import Fleet
+from polyrhythm.methods.release.differential_privacy import Dp
 from polyrhythm.methods.secure_sum.summands import part_of
+from polyrhythm.runs.charges import Charges
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.records import Plan
 from polyrhythm.simulation.cost_meter import Meter
@@ -89,7 +92,8 @@ def serve(
     nodes = Nodes(transport, greeting(prepare(experiment, execution)), clock, tell=tell, pause=serving.pause)
     nodes.gather(serving.wait)
     experiment = as_declared(experiment, nodes.num_samples)
-    prepared = prepare(experiment, execution)
+    # Every start has another key: no noise is ever added to two sums.
+    prepared = prepare(experiment, execution, secret=secrets.randbits(256))
     earlier = same_experiment(experiment, serving.out, on_nodes=True) if serving.resume else None
     unfinished = earlier is not None and earlier.status != "finished"
     goes_on = earlier if unfinished else None
@@ -103,6 +107,7 @@ def serve(
         clock=clock,
         run=lambda: launch.recorder.run_id,
         tell=tell,
+        charges=Charges(lambda: launch.recorder.path),
     )
     for note in (*prepared.notices(), *backend.notes, *launch.notes):
         tell(f"note: {note}")
@@ -154,13 +159,13 @@ def check(experiment: Experiment) -> None:
             why="it is a bound to compare with, in which nobody exchanges anything, or one client holds all data",
             fix="run it in the simulation",
         )
-    if recipe.releasing.private:
+    if any(part.correlates for _, part in recipe.of(Dp)):
         raise UserError(
             f"{recipe.title} in a real federation",
-            expected="a simulation",
-            why="the noise of dp follows from the seed, which every node's configuration has: whoever knows it can "
-            "take the noise away",
-            fix="run it in the simulation, or leave dp out",
+            expected="dp without bands",
+            why="noise that later versions take back would have to lie in checkpoints, and a server that was killed "
+            "would take back other noise than it added",
+            fix="leave bands out",
         )
     if recipe.sums_only and not part_of(recipe).real:
         raise UserError(
@@ -213,6 +218,7 @@ class _OnNodes:
     clock: Clock
     run: Callable[[], str]
     tell: Tell
+    charges: Charges
 
     @property
     def at_once(self) -> int:
@@ -249,4 +255,5 @@ class _OnNodes:
             alone=serving.alone,
             pause=serving.pause,
             tell=self.tell,
+            charges=self.charges,
         )

@@ -164,8 +164,8 @@ class Hearing:
 
     def _check_training(self, report: Report) -> None:
         if report.update is not None and not math.isfinite(report.norm or 0.0):
-            if first_non_finite(self._layout, report.update):
-                return  # as training that diverges would
+            if first_non_finite(self._layout, report.update) or self._recipe.releasing.private:
+                return  # as training that diverges would; or hidden, as any other update of no use
             raise Malformed(f"an update whose length is no number in {self._layout.dtype}", "too_far")
         numbers: Mapping[str, float | None] = {name: getattr(report, name) for name in _NUMBERS}
         for name, value in {**numbers, "loss": report.loss}.items():

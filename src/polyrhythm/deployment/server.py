@@ -25,6 +25,7 @@ from polyrhythm.core.server_state import ServerDecision, ServerState, Verdict
 from polyrhythm.core.sums import cohort_of
 from polyrhythm.core.validation import diverged
 from polyrhythm.data.transforms import Normalise
+from polyrhythm.deployment.charging import all_charged, heard_in
 from polyrhythm.deployment.efforts import Efforts
 from polyrhythm.deployment.outstanding import LOOK, Heard, Out, Outstanding
 from polyrhythm.deployment.registry import Clock, Nodes, Tell, Transport, listed
@@ -32,6 +33,7 @@ from polyrhythm.deployment.sums import Mail, RemoteSums
 from polyrhythm.fleet import Load, Remembered, Spent, VisitOutcome
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.runs.charges import Charges
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import VISIT, Agenda, DriverState, Underway
 from polyrhythm.simulation.roster import WorldRoster
@@ -59,6 +61,7 @@ class RemoteDriver:
         alone: seconds that the server waits for anybody to invite, or after a deadline for the least number of reports.
         pause: seconds between two looks for answers.
         tell: says what happens to nodes.
+        charges: what versions have cost in privacy, where clients are hidden.
     """
 
     def __init__(
@@ -78,11 +81,12 @@ class RemoteDriver:
         alone: float = 600.0,
         pause: float = 0.1,
         tell: Tell = lambda text: None,
+        charges: Charges | None = None,
     ) -> None:
         self.server, self.meter = Server(recipe=recipe, setup=setup, layout=layout), meter
         self.roster = WorldRoster(nodes)
         self._nodes, self._clock, self._alone, self._pause = nodes, clock, alone, pause
-        self._tell = tell
+        self._tell, self._charges = tell, charges if recipe.releasing.private else None
         self._state: ServerState | None = None
         self._out = Outstanding(
             self.server, transport, nodes, run=run, scaling=scaling, retain=retain, returns=returns, tell=tell
@@ -141,6 +145,11 @@ class RemoteDriver:
         if isinstance(start, Model):
             self._zero = self._clock.now()
             turn = self.server.begin(start.weights, start.buffers, self.roster)
+            if self._charges is not None:  # of versions that were made before, if it begins anew
+                state, unknown = all_charged(self.server.recipe, turn.state, self._charges)
+                turn = dataclasses.replace(turn, state=state)
+                if unknown:
+                    self._tell(f"{unknown} that nodes have seen before is charged, though the run begins anew")
             self._state = turn.state
             self._send(turn)
             yield SimulationStep(time=0.0, turn=turn, answers=self.roster.answers())
@@ -155,6 +164,13 @@ class RemoteDriver:
         self._zero, self._timer = self._clock.now() - start.now, start.agenda.timer
         self._out.kept(start.server.clients)
         outs = [Out(visit.assignment, visit.started) for visit in start.agenda.under_way()]
+        if self._charges is not None:
+            state, unknown = all_charged(self.server.recipe, start.server, self._charges)
+            self._state = state
+            if unknown:
+                self._tell(f"{unknown} that nodes have seen is lost, and charged: another one, of noise alone, follows")
+                self._state = dataclasses.replace(state, waiting=())
+                return self._leave_out(outs, "a version was lost after it had left, so its cohort is drawn anew")
         if self._sums is not None:
             self._go_on_with_a_sum(self._sums, start.server, outs)
             return
@@ -192,6 +208,8 @@ class RemoteDriver:
                     yield self._moment(heard, ServerDecision(state=state, verdict=verdict))
                     raise
                 self._state = state = turn.state
+                if self._charges is not None and turn.released is not None:  # before anybody sees it
+                    self._charges.add(heard_in(turn.released))
                 self._send(turn)
                 if isinstance(heard.event, Timer) and turn.released is None:
                     self._say_what_is_missing(state)

@@ -62,6 +62,7 @@ class Prepared:
         cuts: along what the model is cut, where clients train parts of it.
         levels: how much of it each client's device can hold, where devices say so.
         privacy: of clients; None where nobody is hidden.
+        secret: from what the server of a real federation draws what nobody else may know; None in a simulation.
     """
 
     experiment: Experiment
@@ -76,6 +77,7 @@ class Prepared:
     cuts: Cuts | None = None
     levels: tuple[float, ...] | None = None
     privacy: Privacy | None = None
+    secret: int | None = dataclasses.field(default=None, repr=False)
 
     @property
     def recipe(self) -> Recipe:
@@ -93,7 +95,8 @@ class Prepared:
         members = None
         if self.cuts is not None and len(self.eligible) < self.federation.clients:
             members = tuple(self.eligible.tolist())
-        return setup_of(self.experiment, self.chosen, len(self.eligible), self.cuts, self.levels, members)
+        eligible = len(self.eligible)
+        return setup_of(self.experiment, self.chosen, eligible, self.cuts, self.levels, members, self.secret)
 
     def meter(self, layout: Layout | None = None, scope: Scope | None = None) -> Meter:
         """What measures visits.
@@ -152,12 +155,13 @@ class Prepared:
 
 
 @plain_surroundings()
-def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
+def prepare(experiment: Experiment, execution: Execution = AUTO, *, secret: int | None = None) -> Prepared:
     """Makes all that a run of an experiment needs, and checks it against the model.
 
     Args:
         experiment: what is computed; not changed.
         execution: how.
+        secret: of the server of a real federation (`Prepared.secret`).
 
     Raises:
         UserError: model, data, method, engine, devices and drivers do not fit together.
@@ -172,7 +176,7 @@ def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
     levels = parts_of_model.levels(experiment, chosen, cuts)
     needs = _memory_needed(experiment, chosen, cuts, levels)
     eligible = _eligible(experiment, needs)
-    setup = setup_of(experiment, chosen, len(eligible), cuts, levels)
+    setup = setup_of(experiment, chosen, len(eligible), cuts, levels, secret=secret)
     sums.check(experiment, setup, layout)
     adapters.check(experiment.recipe, setup)
     return Prepared(
@@ -188,6 +192,7 @@ def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
         cuts=cuts,
         levels=levels,
         privacy=privacy_of(experiment, setup, layout),
+        secret=secret,
     )
 
 

@@ -16,6 +16,14 @@ from polyrhythm.methods.privacy.statement import Statement
 from polyrhythm.models.tasks import Classification
 
 SIMULATED = "simulated: whoever knows the seed can take the noise away again"
+CENTRAL = (
+    "by a server that must be trusted: nodes send it their updates bare, and it clips them and adds noise, which like "
+    "the coins it draws from a key that it makes when it starts and keeps nowhere"
+)
+SUMMED = (
+    "by a server that must be trusted with sums: clients clip their updates and hide them under masks, and it reads "
+    "the sum of a version before it adds noise"
+)
 
 
 @final
@@ -27,11 +35,13 @@ class Privacy:
         experiment: what is run.
         account: of its clients.
         budget: what the account may count to before the run ends; None for any number.
+        simulated: whether no node is real.
     """
 
     experiment: Experiment
     account: Account
     budget: int | None
+    simulated: bool = True
 
     def why_end(self, state: ServerState) -> str:
         """Why a run ends before its next version: that might cost more than there is; empty if it goes on."""
@@ -51,12 +61,22 @@ class Privacy:
     def statement(self, state: ServerState | None) -> Statement:
         """The privacy statement of the versions so far; None before there is one."""
         parts = {} if state is None else state.parts
-        return self.account.statement(parts, SIMULATED, tuple(self._outside()))
+        return self.account.statement(parts, self.guarantee, tuple(self._outside()))
+
+    @property
+    def guarantee(self) -> str:
+        """Of which kind it is, and who must be trusted."""
+        server = SUMMED if self.experiment.recipe.sums_only else CENTRAL
+        if self.simulated:
+            return f"{SIMULATED}, and of what would be {server}" if self.experiment.recipe.sums_only else SIMULATED
+        return server
 
     def _outside(self) -> Iterator[str]:
         """What the guarantee does not cover."""
         experiment, federation = self.experiment, self.experiment.federation
         yield "the record of the run, with losses, lengths, counts and durations of single clients, and who took part"
+        if not self.simulated:
+            yield "the server and whoever else reads its disk or memory"
         yield "when clients answer, which shows how much data they hold"
         if federation.local_tests is not None:
             yield "results on clients' own tests"
@@ -87,7 +107,9 @@ def privacy_of(experiment: Experiment, setup: Setup, layout: Layout) -> Privacy 
     _check_buffers(layout)
     if (account := experiment.recipe.account(setup)) is None:
         return None
-    return Privacy(experiment=experiment, account=account, budget=_budget(experiment, account))
+    return Privacy(
+        experiment=experiment, account=account, budget=_budget(experiment, account), simulated=setup.secret is None
+    )
 
 
 def _check_buffers(layout: Layout) -> None:
@@ -138,5 +160,7 @@ def about(privacy: Privacy | None) -> Iterator[str]:
             limits = f"; {most:,} visits of a client cost epsilon = {cost:.4g} at delta = {account.delta:g}"
         yield f"dp: who takes part is no secret here, so being drawn by chance hides nobody (no amplification){limits}"
     elif rounds is not None:
-        cost = account.epsilon(rounds)
-        yield f"dp: all {rounds:,} rounds cost epsilon = {cost:.4g} at delta = {account.delta:g}; simulated"
+        cost, kind = account.epsilon(rounds), "; simulated" if privacy.simulated else ""
+        yield f"dp: all {rounds:,} rounds cost epsilon = {cost:.4g} at delta = {account.delta:g}{kind}"
+    if not privacy.simulated:
+        yield "dp: the server must be trusted; an update that a node does not send is one of zero, and divides as ever"

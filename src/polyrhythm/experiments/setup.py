@@ -16,6 +16,7 @@ def setup_of(
     cuts: Cuts | None = None,
     levels: tuple[float, ...] | None = None,
     members: tuple[int, ...] | None = None,
+    secret: int | None = None,
 ) -> Setup:
     """The setup of a run.
 
@@ -24,6 +25,7 @@ def setup_of(
         chosen: the engine, whose model it is.
         eligible: how many clients can be invited.
         cuts, levels, members: as in `Setup`.
+        secret: likewise; where there is one, clients are nodes, and nobody knows whether they are always there.
     """
     layout = chosen.engine.layout
     needs = any(part.of_adapters for part in experiment.recipe.parts())
@@ -36,10 +38,11 @@ def setup_of(
         budgets=experiment.fleet.budgets,
         eligible=eligible,
         places=tuple((segment.offset, segment.size) for segment in layout.segments),
-        steady=experiment.fleet.steady,
+        steady=experiment.fleet.steady and secret is None,
         cuts=cuts,
         levels=levels,
         members=members,
         adapters=adapters_of(chosen.engine.at_rest(), layout) if needs else (),
         most_samples=max(1, int(experiment.federation.sizes.max())),
+        secret=secret,
     )

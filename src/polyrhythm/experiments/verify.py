@@ -142,6 +142,13 @@ def check_recorded(run: object, experiment: object) -> None:
     """
     check_kind("run", run, Run, f"pr.Run.open({run!r})" if isinstance(run, str) else "pr.Run.open('night')")
     check_kind("experiment", experiment, Experiment, "pr.Experiment(federation=…, model='mlp', recipe=…, rounds=30)")
+    if run.on_nodes and experiment.recipe.releasing.private:
+        raise UserError(
+            f"{run.id} is a run on nodes with dp",
+            expected="a run whose noise follows from its seed",
+            why="its noise came from a key that its server has kept nowhere: whoever had it could take the noise away",
+            fix="show it, or run the same experiment in the simulation",
+        )
 
 
 def because_of(missing: Sequence[str]) -> tuple[str, ...]:

@@ -90,6 +90,8 @@ class Setup:
         fixed_parts: what clients hold of the model on all their visits; None where each holds all of it, or that
             changes.
         adapters: where the low-rank adapters of the model lie in a vector, those of which both factors learn.
+        secret: from what a real server draws what nobody else may know, the noise and the coins of `dp`; None in a
+            simulation, where all draws are of the seed.
     """
 
     size: int
@@ -110,6 +112,7 @@ class Setup:
     members: tuple[int, ...] | None = field(default=None, compare=False, repr=False)
     fixed_parts: FixedParts | None = field(default=None, compare=False, repr=False)
     adapters: tuple[Adapter, ...] = field(default=(), repr=False)
+    secret: int | None = field(default=None, compare=False, repr=False)
 
     @property
     def holders(self) -> int:

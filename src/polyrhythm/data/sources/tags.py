@@ -32,6 +32,7 @@ def stackoverflow_tags(
     words: int | Sequence[str] = 10_000,
     tags: int | Sequence[str] = 500,
     test: str | Path | float = 0.2,
+    by_user: bool = False,
     name: str = "stackoverflow-tags",
 ) -> Collection:
     """Questions with several tags: the mean of one-hot words in, one output a tag.
@@ -48,6 +49,9 @@ def stackoverflow_tags(
         tags: number of tags, or the tags themselves in order; other tags are dropped, and a question left without any
             stays as one with no tag.
         test: a second file, or the share of lines to hold out, the same for every seed.
+        by_user: posts as their users wrote them, for clients that the data itself names (`by_column("user")`). Answers
+            (lines with "parent", the "post_id" of a question of their "site") have the tags of their question, and are
+            held out with it; lines without a user are skipped, and users are those of a site ("beer 12").
         name: of the collection.
 
     Raises:
@@ -62,12 +66,13 @@ def stackoverflow_tags(
             why="they are the model's inputs and outputs",
             fix="words=10000, tags=500 are the paper's",
         )
-    lines = _lines(existing(path, what="a .jsonl or .jsonl.gz file"))
+    lines = _lines(existing(path, what="a .jsonl or .jsonl.gz file"), by_user)
     if isinstance(test, (str, Path)):
-        train, tested = lines, _lines(existing(test, what="a .jsonl or .jsonl.gz file"))
+        train, tested = lines, _lines(existing(test, what="a .jsonl or .jsonl.gz file"), by_user)
     else:
         check_share("test", test)
-        out = held_out(np.zeros(len(lines), dtype=np.int64), None, test, stream(0, "split", "tags"))
+        asked, question = np.unique([line["question"] for line in lines], return_inverse=True)
+        out = held_out(np.zeros(len(asked), dtype=np.int64), None, test, stream(0, "split", "tags"))[question]
         train = [line for line, held in zip(lines, out, strict=True) if not held]
         tested = [line for line, held in zip(lines, out, strict=True) if held]
         if not tested:
@@ -92,8 +97,35 @@ def stackoverflow_tags(
     )
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _lines(path: Path, by_user: bool) -> list[dict[str, Any]]:
+    read = list(_read(path))
+    places = {_whose(line, "post_id"): place for place, line in enumerate(read) if by_user and line.get("tags")}
     lines = []
+    for place, line in enumerate(read):
+        if by_user and line.get("user") is None:
+            continue
+        question = places.get(_whose(line, "parent"), place) if by_user and line.get("parent") is not None else place
+        tags = read[question].get("tags")
+        if not tags or not isinstance(tags, (str, list)):
+            continue
+        text = " ".join(str(line[key]) for key in ("title", "body", "text") if line.get(key))
+        keys = {key: line.get(key) for key in ("user", "site")}
+        if by_user and keys["site"] is not None:
+            keys["user"] = f"{keys['site']} {keys['user']}"
+        if known := _tags(tags):
+            lines.append({"words": _WORD.findall(text.lower()), "tags": known, "question": question, **keys})
+    if not lines:
+        raise corrupt(path, "has no line with tags", 'lines like {"title": "...", "tags": ["...", "..."]}')
+    return lines
+
+
+def _whose(line: dict[str, Any], key: str) -> tuple[str, str]:
+    """Which post of which site a line names."""
+    return str(line.get("site")), str(line.get(key))
+
+
+def _read(path: Path) -> Iterable[dict[str, Any]]:
+    """The objects of a file."""
     for number, raw in enumerate(content(path).splitlines(), start=1):
         if not raw.strip():
             continue
@@ -101,16 +133,8 @@ def _lines(path: Path) -> list[dict[str, Any]]:
             line = json.loads(raw)
         except (ValueError, RecursionError) as error:
             raise corrupt(path, f"line {number} is not JSON ({error})") from None
-        if not isinstance(line, dict) or not line.get("tags") or not isinstance(line["tags"], (str, list)):
-            continue
-        text = " ".join(str(line[key]) for key in ("title", "body", "text") if line.get(key))
-        tags = _tags(line["tags"])
-        keys = {key: line.get(key) for key in ("user", "site")}
-        if tags:
-            lines.append({"words": _WORD.findall(text.lower()), "tags": tags, **keys})
-    if not lines:
-        raise corrupt(path, "has no line with tags", 'lines like {"title": "...", "tags": ["...", "..."]}')
-    return lines
+        if isinstance(line, dict):
+            yield line
 
 
 def _tags(given: str | list[Any]) -> list[str]:

@@ -10,7 +10,7 @@ from annotated_types import Gt, Le
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count
-from polyrhythm.base.streams import stream
+from polyrhythm.base.streams import kept_from_others
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import InvitationContext, Invitations, Participation, to_train
 from polyrhythm.methods.privacy.effects import drawing
@@ -71,6 +71,7 @@ class Poisson(Participation):
     def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
         rate = self.chance(setup.holders)
         # By client, whoever is there.
-        coins = stream(setup.seed, "cohort", "coins", context.version).random(setup.population)
+        coins = kept_from_others(setup.seed, setup.secret, "cohort", "coins", context.version)
+        coins = coins.random(setup.population)
         drawn = tuple(c for c in context.roster.all() if coins[c] < rate and c not in context.busy)
         return state, to_train(context.roster.present(drawn))

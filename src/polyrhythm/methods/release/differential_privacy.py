@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, final
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count, NonNegative, Positive
-from polyrhythm.base.streams import stream
+from polyrhythm.base.streams import kept_from_others
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.privacy import accounting, correlated
@@ -196,7 +197,8 @@ class Dp(ReleaseModifier):
             return state
         expected = state["cohort"]
         if state["noise"]:
-            count += state["of_count"] * stream(setup.seed, "noise", version, "count").standard_normal()
+            draw = kept_from_others(setup.seed, setup.secret, "noise", version, "count")
+            count += state["of_count"] * float(draw.standard_normal(1)[0])
         unclipped = count / expected + 0.5
         clip = self.clip.moved(state["clip"], unclipped)
         return {**state, "used": state["clip"], "unclipped": unclipped, "clip": clip}
@@ -258,6 +260,18 @@ class Dp(ReleaseModifier):
         return {**cost, "clip_norm": float(state["clip"])}
 
 
+def charged(state: State, versions: Sequence[Collection[int]]) -> State:
+    """The state of `Dp` with the cost of all versions that were made, whether or not it knows them.
+
+    Args:
+        state: of a checkpoint, perhaps.
+        versions: who was in each of them.
+    """
+    visits = Counter(client for clients in versions for client in clients)
+    known = Map(visits) if state["law"] == "bounded" else state["visits"]
+    return {**state, "versions": len(versions), "visits": known}
+
+
 def _correlated(state: State, drawn: Tensor) -> tuple[State, Tensor]:
     """The noise of a version, in clips, from a fresh draw that is changed; and the state with what later ones need."""
     bands, version = state["bands"], state["versions"]
@@ -292,7 +306,8 @@ def length_of(vector: Tensor) -> float:
 
 def noise(setup: Setup, version: int, dtype: torch.dtype) -> Tensor:
     """Standard normal noise [P] of the version after `version`; zero where no parameter lies."""
-    vector = torch.from_numpy(stream(setup.seed, "noise", version).standard_normal(setup.size)).to(dtype)
+    drawn = kept_from_others(setup.seed, setup.secret, "noise", version)
+    vector = torch.from_numpy(drawn.standard_normal(setup.size)).to(dtype)
     end = 0
     for offset, size in (*setup.places, (setup.size, 0)) if setup.places else ():
         if offset > end:
