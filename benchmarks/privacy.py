@@ -38,6 +38,7 @@ def images() -> pr.data.Federation:
     return pr.federate(data, pr.data.Iid(), clients=100, seed=0)
 
 
+CLIP = 0.5
 MODELS = {"mlp": digits, "lenet5": images}
 
 
@@ -66,7 +67,9 @@ def mean_of(of: pr.Experiment, cohort: int) -> Callable[[], object]:
     prepared = prepare(of)
     recipe, setup = prepared.recipe, prepared.setup
     parts = recipe.server_start(setup)
-    updates = [torch.randn(setup.size) for _ in range(cohort)]
+    # Half of them are clipped, as an adaptive clip would have it.
+    directions = [torch.nn.functional.normalize(torch.randn(setup.size), dim=0) for _ in range(cohort)]
+    updates = [direction * (CLIP * (0.5 if n % 2 else 2.0)) for n, direction in enumerate(directions)]
     given: dict[str, Any] = {"visit": 0, "version": 0, "kind": "train", "recipe": "", "num_samples": 20}
     release = Release(
         version=0,
@@ -98,7 +101,7 @@ def measure(model: str, cohort: int, rounds: int, turns: int) -> dict[str, objec
     torch.set_num_threads(1)
     federation = MODELS[model]()
     plain = pr.fedavg(cohort=cohort, epochs=2) | pr.parts.equal()
-    private = plain | pr.parts.dp(noise=1.0, clip=0.5, delta=1e-3)
+    private = plain | pr.parts.dp(noise=1.0, clip=CLIP, delta=1e-3)
     whole = experiment(model, federation, plain, rounds)
     a_round = min(seconds_a_round(whole) for _ in range(turns))
     means = {

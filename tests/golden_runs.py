@@ -679,6 +679,14 @@ OTHERS: Mapping[str, dict[str, Any]] = {
         "recipe": BASE | pr.parts.equal() | pr.parts.cycle(cohort=1) | pr.parts.dp(noise=0.5, clip=0.5, bands=3),
         "rounds": 6,
     },
+    "hidden clients in sums": {
+        "recipe": BASE
+        | pr.parts.equal()
+        | pr.parts.dp(noise=0.3, clip=Adaptive(start=0.2, count_noise=0.4))
+        | pr.parts.secagg(),
+        "fleet": pr.fleet.Fleet() | pr.fleet.Faults(secagg_dropout=(0.0, 0.0, 0.1, 0.2)),
+        "rounds": 6,
+    },
     "hidden clients that come and go": {
         "recipe": BUFFERED | pr.parts.equal() | pr.parts.server_adam() | pr.parts.dp(noise=0.5, clip=0.5),
         "fleet": COMES_AND_GOES | pr.fleet.Faults(dropout=0.1, nan=0.1),
@@ -888,7 +896,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         *("recipe fedawe", "recipe optimal_sampling", "recipe refl"),
         *("recipe fedrep", "part personal_copy", "part personal_layers"),
         *("recipe apfl", "recipe per_fedavg", "part moreau_envelope", "part adaptive_start", "part prototypes"),
-        *("part dp", "hidden clients that come and go", "part secagg"),
+        *("part dp", "hidden clients that come and go", "part secagg", "hidden clients in sums"),
     ),
     "stopped and resumed": (
         *("recipe scaffold", "recipe fedasync", "recipe tifl", "recipe fedcl", "part on_arrival", "part deadline"),

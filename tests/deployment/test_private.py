@@ -175,3 +175,21 @@ def test_a_charge_that_was_never_written_to_its_end_is_none(tmp_path: Path) -> N
     assert charges.all() == [[1, 3]]
     charges.add([])
     assert charges.all() == [[1, 3], []]
+
+
+def test_dp_in_sums_on_nodes_is_that_of_the_simulation(tmp_path: Path, key: list[int]) -> None:
+    """To the last bit, with clips that adapt by a count in the sum; and it says who is trusted with what."""
+    hidden = pr.parts.dp(noise=0.3, clip=Adaptive(start=0.1, count_noise=1.0), delta=1e-2)
+    more = (pr.parts.uniform(cohort=5), pr.parts.secagg())
+    done = federated(tmp_path, *more, hidden=hidden)
+    simulated = carry_out(prepare(made(*more, hidden=hidden), secret=KEY), [])
+    assert done["digest"] == simulated["digest"]
+    assert (done["privacy_law"], done["epsilon"]) == (simulated["privacy_law"], simulated["epsilon"])
+    assert done["privacy_law"] == "bounded"
+    told = done["run"].summary["privacy"]
+    assert "trusted with sums" in told["guarantee"]
+    assert "clips its own" in told["mechanism"]
+    with_uniform = prepare(made(*more, hidden=hidden))
+    assert with_uniform.privacy is not None
+    assert "simulated" in with_uniform.privacy.guarantee
+    assert "trusted with sums" in with_uniform.privacy.guarantee

@@ -35,10 +35,11 @@ def sealed(recipe: Recipe, setup: Setup, layout: Layout, assignment: Assignment,
     key = recipe.key_of(recipe.compression)
     most = int(assignment.briefs[key]["most"])
     shared = recipe.scope.shared(layout)
-    found = summands.summand(recipe, setup, shared, facts_alone(report), most, report.update)
+    clip = assignment.briefs[key].get("clip")
+    found = summands.summand(recipe, setup, shared, facts_alone(report), most, report.update, clip)
     if isinstance(found, Fault):
         return refusing(replace_unchecked(report, **bare), found)
-    return _with(report, update=found, packed=recipe.compression.size(shared), **bare)
+    return _with(report, update=found, packed=found.element_size() * found.numel(), **bare)
 
 
 def refusing(report: Report, fault: Fault) -> Report:
@@ -58,7 +59,7 @@ def refused(report: Report) -> Fault | None:
 
 def misfit(recipe: Recipe, layout: Layout, report: Report) -> Fault | None:
     """What is wrong with the shape of a masked update, if anything is."""
-    expected = recipe.scope.shared(layout).parameters
+    expected = summands.numbers_of(recipe, recipe.scope.shared(layout))
     if report.update is None or report.update.shape != (expected,):
         return Fault("shape", f"the masked update is not {expected:,} numbers")
     if report.update.dtype != torch.int32:

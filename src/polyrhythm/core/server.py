@@ -18,7 +18,7 @@ from polyrhythm.base.messages import Arrived, Assignment, Event, Fault, Lost, Re
 from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.core.readiness import Readiness
 from polyrhythm.core.server_state import Flight, Record, Released, ServerDecision, ServerState, Verdict
-from polyrhythm.core.sums import with_cohort
+from polyrhythm.core.sums import with_clip, with_cohort
 from polyrhythm.core.validation import before_use, nothing_of, of_no_use, on_arrival, unasked
 from polyrhythm.core.versions import Versions
 from polyrhythm.methods.mechanism import Setup
@@ -163,6 +163,8 @@ class Server:
         recipe, setup = self.recipe, self.setup
         flights, busy = persistent(state.flights).mutate(), persistent(state.busy).mutate()
         past = dict(state.past) if "base" in recipe.needs() else None
+        if recipe.sums_only:
+            parts, state = with_clip(recipe, parts), replace_unchecked(state, parts=with_clip(recipe, state.parts))
         briefing, total_rounds, digest = recipe.overriding("brief"), setup.total_rounds, recipe.digest
         assignments, training = [], 0
         for number, invitation in enumerate(invitations, start=state.dispatched):
@@ -236,7 +238,7 @@ class Server:
         if wrong is None and not silent:
             wrong = before_use(recipe, setup, self.layout, state.parts, report, state.buffers)
         # Refused, it would change who else is in a version, by what the client's data are.
-        hidden = wrong is not None and recipe.releasing.private and of_no_use(wrong.kind)
+        hidden = wrong is not None and recipe.releasing.private and of_no_use(wrong.kind) and not recipe.sums_only
         report = nothing_of(report, self.layout) if hidden else report
         parts, heard = state.parts, wrong is None and not silent
         if heard and (accepting := recipe.overriding("accept")):

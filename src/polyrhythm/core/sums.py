@@ -26,6 +26,14 @@ def with_cohort(recipe: Recipe, parts: Mapping[str, State], assignments: Sequenc
     return {**parts, key: {**parts[key], "cohort": invited}}
 
 
+def with_clip(recipe: Recipe, parts: Mapping[str, State]) -> Mapping[str, State]:
+    """The mechanisms' states with what clients of the next sum must clip to, where they are hidden in it."""
+    if (hiding := recipe.releasing.hiding) is None:
+        return parts
+    key = recipe.key_of(recipe.compression)
+    return {**parts, key: {**parts[key], "clip": hiding[1].clip_in_sums(parts[hiding[0]])}}
+
+
 def cohort_of(recipe: Recipe, parts: Mapping[str, State]) -> Cohort:
     """Who was invited to be in the next sum."""
     cohort: Cohort = parts[recipe.key_of(recipe.compression)]["cohort"]
@@ -41,11 +49,13 @@ class Opened:
         reports: those whose updates are in it, without them.
         total: the sum, float64 [P]; None where it cannot be read.
         why: why not.
+        tally: what is counted beside it.
     """
 
     reports: tuple[Report, ...]
     total: Tensor | None
     why: str = ""
+    tally: float = 0.0
 
 
 def opened(
@@ -57,10 +67,12 @@ def opened(
         return Opened(reports=(), total=layout.zeros().double())
     numbers = roster.unmask(version, tuple(r.client for r in reports), summed(reports))
     if numbers is None:
-        return Opened(
-            reports=bare, total=None, why=f"secagg: too few clients are left to read the sum of {len(reports)} updates"
-        )
-    return Opened(reports=bare, total=summands.total(recipe, setup, shared, numbers))
+        why = f"secagg: too few clients are left to read the sum of {len(reports)} updates"
+        if recipe.releasing.private:  # as of nobody: there is always a version, or it would tell of who took part
+            return Opened(reports=(), total=layout.zeros().double(), why=f"{why}, so it is of noise alone")
+        return Opened(reports=bare, total=None, why=why)
+    total, tally = summands.total(recipe, setup, shared, numbers)
+    return Opened(reports=bare, total=total, tally=tally)
 
 
 def noted(recipe: Recipe, setup: Setup, layout: Layout, parts: Mapping[str, State], heard: int) -> dict[str, State]:

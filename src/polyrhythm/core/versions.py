@@ -109,7 +109,8 @@ class Versions:
                 raise self._failed(settled.version, name)
             skipped, normalised, facts = self._counted(state, reports, refused)
         settled = replace_unchecked(settled, weights=stepped, buffers=buffers, parts=parts)
-        used, note = None if skipped else release, held_back or self._why_unmoved(state, settled, release)
+        used = None if skipped else release
+        note = held_back or ("" if sum_ is None else sum_.why) or self._why_unmoved(state, settled, release)
         return settled, Released(version=settled.version, release=used, refused=refused, note=note)
 
     def _failed(self, version: int, name: str) -> RunFailed:
@@ -180,7 +181,7 @@ class Versions:
     def _summed(self, release: Release, sum_: Opened, facts: list[Facts]) -> Release:
         """The release with the sum in place of what is in it."""
         divided = counted(self.recipe, self.setup, facts, release.shares)
-        return replace_unchecked(release, total=sum_.total, counted=divided or 1.0)
+        return replace_unchecked(release, total=sum_.total, counted=divided or 1.0, tally=sum_.tally)
 
     def _portions(self, state: ServerState, reports: tuple[Report, ...]) -> tuple[Portion | None, ...]:
         """What each client held; empty if all held all of the model."""

@@ -19,6 +19,7 @@ from polyrhythm.core.validation import checksum, misshapen
 from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Malformed, shown
 from polyrhythm.methods.mechanism import Need, Setup
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.secure_sum.summands import numbers_of
 from polyrhythm.methods.work.base import OfWork
 
 LARGEST = 1e100
@@ -98,6 +99,8 @@ class Hearing:
         if report.age > report.version or (report.age and not report.substitute):
             raise Malformed(f"a report {report.age:,} versions old", "samples")
         most = self._recipe.compression.size(self._recipe.scope.shared(self._layout))
+        if most is not None and self._recipe.sums_only:
+            most += 4 * (numbers_of(self._recipe, self._layout) - self._layout.parameters)
         if report.packed is not None and (most is None or not 0 <= report.packed <= most):
             raise Malformed(f"an update packed in {report.packed:,} bytes", "samples")
 

@@ -20,7 +20,7 @@ from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.runstate import CODEC
-from polyrhythm.experiments.verify import Verdict, because_of, check_recorded, explanations
+from polyrhythm.experiments.verify import Verdict, because_of, check_noise, check_recorded, explanations
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.results import Run
@@ -84,6 +84,7 @@ def replay(run: Run, experiment: Experiment, *, execution: Execution = AUTO, fro
         RunFailed: the log is of another run.
     """
     check_recorded(run, experiment)
+    check_noise(run, experiment)
     prepared = prepare(experiment, execution)
     side, why = ServerSide.of(prepared), explanations(run, prepared)
     if from_updates:

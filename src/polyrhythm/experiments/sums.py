@@ -48,20 +48,25 @@ def check(experiment: Experiment, setup: Setup, layout: Layout) -> None:
                 fix=f"leave {looking[0]} out",
             )
         )
-    for refuses in (_check_sizes, _check_library):
+    for refuses in (_check_sizes, _check_rounding, _check_library):
         try:
-            refuses(recipe, setup)
+            refuses(recipe, setup, shared)
         except UserError as error:
             wrong.add(error)
     wrong.refuse()
 
 
-def _check_sizes(recipe: Recipe, setup: Setup) -> None:
+def _check_rounding(recipe: Recipe, setup: Setup, shared: Layout) -> None:
+    if recipe.releasing.private:
+        summands.longest_of(recipe, setup, shared)
+
+
+def _check_sizes(recipe: Recipe, setup: Setup, shared: Layout) -> None:
     summands.part_of(recipe).check_cohort(_expected(recipe, setup))
     summands.steps_of(recipe, setup)
 
 
-def _check_library(recipe: Recipe, setup: Setup) -> None:
+def _check_library(recipe: Recipe, setup: Setup, shared: Layout) -> None:
     if summands.part_of(recipe).real:
         protocol.check_library()
 

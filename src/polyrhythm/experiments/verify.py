@@ -94,6 +94,7 @@ def verify(
         RunFailed: the run could not go on.
     """
     check_recorded(run, experiment)
+    check_noise(run, experiment)
     rows = run.versions
     if run.on_nodes:
         raise UserError(
@@ -142,6 +143,14 @@ def check_recorded(run: object, experiment: object) -> None:
     """
     check_kind("run", run, Run, f"pr.Run.open({run!r})" if isinstance(run, str) else "pr.Run.open('night')")
     check_kind("experiment", experiment, Experiment, "pr.Experiment(federation=…, model='mlp', recipe=…, rounds=30)")
+
+
+def check_noise(run: Run, experiment: Experiment) -> None:
+    """Goes on unless a run's noise came from a key that nobody has.
+
+    Raises:
+        UserError: it did.
+    """
     if run.on_nodes and experiment.recipe.releasing.private:
         raise UserError(
             f"{run.id} is a run on nodes with dp",

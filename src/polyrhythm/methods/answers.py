@@ -148,7 +148,7 @@ class Answers(Settings):
             return None
         accounting.library()
         key, part = hiding[0]
-        return part.account(key, self.sampling(setup), setup.total_rounds)
+        return part.account(key, self.sampling(setup), setup.total_rounds, sums_only=self.sums_only)
 
     @functools.cached_property
     def sums_only(self) -> bool:

@@ -173,6 +173,9 @@ class Release:
         total: where the server knows the sum of updates only, and none in the reports, sum_i w_i * update_i, float64
             [P]; else None.
         counted: by what it is divided to be the mean; sum_i w_i where nothing scales updates.
+        tally: the sum of what clients add beside their updates, where they do.
+
+    Where clients are hidden in the sum, the total is in clips, and nothing divides it.
     """
 
     version: int
@@ -185,6 +188,7 @@ class Release:
     portions: tuple[Portion | None, ...] = ()
     total: Tensor | None = None
     counted: float = 1.0
+    tally: float = 0.0
 
     @property
     def fresh(self) -> tuple[Report, ...]:

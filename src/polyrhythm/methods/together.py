@@ -142,6 +142,11 @@ class Releasing:
         """Whether what single clients say is hidden."""
         return any(m.private for _, m in self.modifiers)
 
+    @cached_property
+    def hiding(self) -> tuple[str, ReleaseModifier] | None:
+        """What hides single clients, with its key; None where nobody is hidden."""
+        return next(((key, m) for key, m in self.modifiers if m.private), None)
+
     def mean(self, setup: Setup, parts: States, release: Release) -> tuple[States, Tensor]:
         """What the server is to step on, before other mechanisms change it: the middle of the shortened updates [P].
 

@@ -71,7 +71,7 @@ class Poisson(Participation):
     def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
         rate = self.chance(setup.holders)
         # By client, whoever is there.
-        coins = kept_from_others(setup.seed, setup.secret, "cohort", "coins", context.version)
-        coins = coins.random(setup.population)
+        draw = kept_from_others(setup.seed, setup.secret, "cohort", "coins", context.version)
+        coins = draw.random(setup.population)
         drawn = tuple(c for c in context.roster.all() if coins[c] < rate and c not in context.busy)
         return state, to_train(context.roster.present(drawn))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, final
+from typing import Annotated, NamedTuple, final
 
 from annotated_types import Ge
 from torch import Tensor
@@ -64,6 +64,18 @@ class ReleasePolicy(Mechanism):
     def waits_for_all(self) -> bool:
         """Whether it steps only once nobody is under way, which never is where places are filled at once."""
         return False
+
+
+class Hidden(NamedTuple):
+    """What a client adds to a sum in which it is hidden.
+
+    Args:
+        factor: by which its update is multiplied.
+        tally: what it adds beside it, where something is counted.
+    """
+
+    factor: float
+    tally: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +159,19 @@ class ReleaseModifier(Modifier):
     def private_mean(self, setup: Setup, state: State, release: Release) -> tuple[State, Tensor] | None:
         """What the server is to step on [P] in place of any middle of updates, if it hides them; and its new state."""
         return None
+
+    def clip_in_sums(self, state: State) -> float | None:
+        """The most by which a client moves a sum, where it hides clients and they clip themselves; None elsewhere."""
+        return None
+
+    def clipped_alone(self, update: Tensor, num_samples: int, scale: float, clip: float, longest: float) -> Hidden:
+        """What a client adds to a sum of what single clients hide in, in clips; only where it hides them."""
+        raise NotImplementedError
+
+    @property
+    def tallies(self) -> int:
+        """How many numbers beside its update a client adds to a sum."""
+        return 0
 
     @property
     def longest(self) -> float | None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, final
 
+import numpy as np
 import torch
 from annotated_types import Gt, Lt
 from immutables import Map
 from torch import Tensor
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.messages import State
+from polyrhythm.base.messages import Report, State
 from polyrhythm.base.settings import Count, NonNegative, Positive
 from polyrhythm.base.streams import kept_from_others
 from polyrhythm.base.sums import weighted_sum
@@ -24,8 +26,8 @@ from polyrhythm.methods.privacy.account import Account, counted
 from polyrhythm.methods.privacy.accounting import Accountant, Sampling
 from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 from polyrhythm.methods.privacy.effects import PrivacyEffect
-from polyrhythm.methods.release.base import ReleaseModifier
-from polyrhythm.methods.secure_sum.effects import needs_single
+from polyrhythm.methods.release.base import Hidden, ReleaseModifier
+from polyrhythm.methods.secure_sum.effects import works_in_sums
 
 _BLOCK = 1024
 
@@ -42,6 +44,10 @@ class Dp(ReleaseModifier):
     `poisson`, else the cohort, or the size of a buffer). So m is no secret, and a version is made whatever came: of
     nobody, too, of noise alone. A report of which nothing can be used counts as zero. Noise is on every weight, also on
     those that no client moved. Several updates of one client in one version are added before they are clipped.
+
+    With `secagg` each client clips its own v_i, to 1 - sqrt(P) / (2 s) clips: rounded to s steps a clip it is no longer
+    than one, so that the account is the same. The server reads their sum, and adds noise to it. A sum that cannot be
+    read makes a version of noise alone.
 
     Neutral situation: noise = 0, nothing longer than clip, equal clients and everybody of a cohort heard: the plain
     mean, to rounding. Server state: three numbers; where nobody's chances are known, how many versions each client was
@@ -86,7 +92,7 @@ class Dp(ReleaseModifier):
     decides = "how clients are hidden"
     of_a_release = True
     privacy = PrivacyEffect(words="clips what each client adds, and adds noise to the sum")
-    in_sums = needs_single("the server clips each of them", "take one of the two")
+    in_sums = works_in_sums("has each client clip its own update, and adds noise to the sum")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -171,10 +177,17 @@ class Dp(ReleaseModifier):
         return accounting.calibrated(sampling, self.epsilon, total_rounds, self.delta, self.accountant)
 
     def private_mean(self, setup: Setup, state: State, release: Release) -> tuple[State, Tensor]:
-        updates, weights, unclipped = self.clipped(release, state["clip"])
         expected = state["cohort"]
-        shares = [weight / expected for weight in weights]
-        mean = weighted_sum(updates, shares) if updates else setup.zeros(wide=True)
+        if release.total is not None:
+            mean = (release.total * (state["clip"] / expected)).to(setup.zeros(wide=True).dtype)
+            count = release.tally
+        else:
+            updates, weights, unclipped = self.clipped(release, state["clip"])
+            shares = [weight / expected for weight in weights]
+            mean, count = (
+                weighted_sum(updates, shares) if updates else setup.zeros(wide=True),
+                unclipped - len(updates) / 2,
+            )
         if spread := state.get("of_sum", state["noise"]) * state["clip"] / expected:
             drawn = noise(setup, release.version, mean.dtype)
             if self.correlates:
@@ -185,7 +198,7 @@ class Dp(ReleaseModifier):
             for client in {report.client for report in release.reports}:
                 visits = visits.set(client, visits.get(client, 0) + 1)
         found = {**state, "versions": state["versions"] + 1, "visits": visits}
-        return self._adapted(setup, found, release.version, unclipped - len(updates) / 2), mean
+        return self._adapted(setup, found, release.version, count), mean
 
     def _adapted(self, setup: Setup, state: State, version: int, count: float) -> State:
         """The state with the clip of the next version, where it adapts.
@@ -203,31 +216,65 @@ class Dp(ReleaseModifier):
         clip = self.clip.moved(state["clip"], unclipped)
         return {**state, "used": state["clip"], "unclipped": unclipped, "clip": clip}
 
+    def weight(self, num_samples: int) -> float:
+        """w_i, of a client with so many samples."""
+        return 1.0 if self.cap is None else min(num_samples / self.cap, 1.0)
+
+    def clip_in_sums(self, state: State) -> float | None:
+        return float(state["clip"])
+
+    @property
+    def tallies(self) -> int:
+        return int(isinstance(self.clip, Adaptive))
+
+    def clipped_alone(self, update: Tensor, num_samples: int, scale: float, clip: float, longest: float) -> Hidden:
+        """What a client adds to a sum that hides it.
+
+        Args:
+            update: [P].
+            num_samples: n_i.
+            scale: of its update.
+            clip: C.
+            longest: how long it may be, in clips, so that it is no longer than one once it is rounded.
+        """
+        weight = self.weight(num_samples) * scale / clip
+        length = abs(weight) * length_of(update)
+        if not math.isfinite(length):  # which cannot be used, and counts as zero
+            return Hidden(factor=0.0, tally=0.5)
+        return Hidden(
+            factor=weight * min(1.0, longest / length) if length else weight, tally=0.5 if length <= 1 else -0.5
+        )
+
     def clipped(self, release: Release, clip: float) -> tuple[list[Tensor], list[float], int]:
         """One vector [P] for each client, by what it counts so that it is no longer than the clip; how many are not."""
-        of_clients: dict[int, list[tuple[Tensor, float]]] = {}
+        of_clients: dict[int, list[tuple[Report, Tensor, float]]] = {}
         for report, scale in zip(release.reports, release.scales, strict=True):
             if report.update is not None:
-                weight = 1.0 if self.cap is None else min(report.num_samples / self.cap, 1.0)
-                of_clients.setdefault(report.client, []).append((report.update, weight * scale))
+                said = (report, report.update, self.weight(report.num_samples) * scale)
+                of_clients.setdefault(report.client, []).append(said)
         updates, weights, unclipped = list[Tensor](), list[float](), 0
-        for said in of_clients.values():
-            update, weight = said[0]
-            if len(said) > 1:
-                update, weight = weighted_sum([u for u, _ in said], [w for _, w in said]), 1.0
-            length = abs(weight) * length_of(update)
+        for visits in of_clients.values():
+            report, update, weight = visits[0]
+            if len(visits) > 1:
+                update, weight = weighted_sum([u for _, u, _ in visits], [w for *_, w in visits]), 1.0
             updates.append(update)
+            if len(visits) == 1 and surely_within(report, weight, clip):
+                weights.append(weight)
+                unclipped += 1
+                continue
+            length = abs(weight) * length_of(update)
             weights.append(weight * (clip / length) if length > clip else weight)
             unclipped += length <= clip
         return updates, weights, unclipped
 
-    def account(self, key: str, sampling: Sampling, total_rounds: int | None) -> Account:
+    def account(self, key: str, sampling: Sampling, total_rounds: int | None, *, sums_only: bool = False) -> Account:
         """The account of a run.
 
         Args:
             key: under which this part's state is.
             sampling: how clients come into versions.
             total_rounds: versions of the run; needed where epsilon is given.
+            sums_only: whether clients clip their own updates, of which the server reads the sum.
 
         Raises:
             UserError: the noise cannot be found before the first round, or dp-accounting is not installed.
@@ -246,7 +293,12 @@ class Dp(ReleaseModifier):
             wanted=self.epsilon,
             delta=self.delta,
             accountant=self.accountant,
-            mechanism=f"each client's update{weighed} is {told}, and {sampling.cohort:g} divides it, whoever came",
+            mechanism=f"each client's update{weighed} is {told}, and {sampling.cohort:g} divides it, whoever came"
+            + (
+                ", where each client clips its own, rounding included, and the server reads sums alone"
+                if sums_only
+                else ""
+            ),
         )
 
     def spent(self, state: State, accountant: Accountant = "rdp") -> float:
@@ -291,6 +343,16 @@ def sampling_in(state: State) -> Sampling:
     )
 
 
+def surely_within(report: Report, weight: float, clip: float) -> bool:
+    """Whether an update [P] times a weight is no longer than a clip, by a length that was measured before.
+
+    In single precision that is off by P / 2^24 of itself at most: where that decides, this says no.
+    """
+    if report.update is None or report.norm is None or report.update.dtype not in (torch.float32, torch.float64):
+        return False
+    return abs(weight) * report.norm * (1 + report.update.numel() * 2**-24) < clip
+
+
 def length_of(vector: Tensor) -> float:
     """Euclidean length of a vector [P], its squares added in double precision from one block to the next.
 
@@ -304,10 +366,25 @@ def length_of(vector: Tensor) -> float:
     return total if math.isfinite(total) else float(torch.linalg.vector_norm(vector, dtype=torch.float64))
 
 
+_memory = threading.local()
+
+
+def _wide(size: int) -> np.ndarray:
+    """Memory of a thread for a draw, float64 [size]."""
+    if len(getattr(_memory, "wide", ())) != size:
+        _memory.wide = np.empty(size)
+    wide: np.ndarray = _memory.wide
+    return wide
+
+
 def noise(setup: Setup, version: int, dtype: torch.dtype) -> Tensor:
     """Standard normal noise [P] of the version after `version`; zero where no parameter lies."""
     drawn = kept_from_others(setup.seed, setup.secret, "noise", version)
-    vector = torch.from_numpy(drawn.standard_normal(setup.size)).to(dtype)
+    if isinstance(drawn, np.random.Generator):  # into memory that is there already, as new pages take time
+        wide = drawn.standard_normal(out=_wide(setup.size))
+    else:
+        wide = drawn.standard_normal(setup.size)
+    vector = torch.from_numpy(wide).to(dtype, copy=True)
     end = 0
     for offset, size in (*setup.places, (setup.size, 0)) if setup.places else ():
         if offset > end:

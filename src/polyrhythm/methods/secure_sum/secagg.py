@@ -14,7 +14,7 @@ from polyrhythm.base.settings import Count, Positive
 from polyrhythm.base.vectors import Layout, Spans
 from polyrhythm.methods.compression import Compression, Packed
 from polyrhythm.methods.mechanism import Setup
-from polyrhythm.methods.privacy.effects import inside
+from polyrhythm.methods.privacy.effects import timed
 from polyrhythm.methods.secure_sum.effects import works_in_sums
 from polyrhythm.methods.secure_sum.graph import COMPLETE, sizes
 from polyrhythm.methods.secure_sum.protocol import KEY, LETTER, SHARE
@@ -67,7 +67,7 @@ class Secagg(Compression):
 
     Args:
         limit: the largest entry of w_i * update_i, in units of the weights, that a client may add; where updates are
-            clipped, their longest length takes its place.
+            clipped, their longest length takes its place, and with `dp` the clip.
         neighbours: k, clients that hold shares of a client's keys; everybody else in a cohort of up to 40, or what
             keeps 10 % on the server's side and 10 % lost at bay (`polyrhythm.methods.secure_sum.graph`).
         threshold: t, neighbours of a client that must be there at the end, more than half of them.
@@ -86,7 +86,7 @@ class Secagg(Compression):
     real: bool = field(default=True, metadata={"digest": False})
 
     of_a_release = True
-    privacy = inside("hides single updates in a sum, which dp would have to clip")
+    privacy = timed("makes versions of those whose sum can be read, and tells the server who they are", "fixed_size")
     in_sums = works_in_sums("is what hides single updates")
 
     def __post_init__(self) -> None:
@@ -109,7 +109,8 @@ class Secagg(Compression):
         return {"cohort": (), "missing": 0, "seconds": 0.0}
 
     def brief(self, setup: Setup, state: State, client: int) -> State:
-        return {"most": setup.most_samples}
+        clip = {"clip": state["clip"]} if "clip" in state else {}
+        return {"most": setup.most_samples, **clip}
 
     def measures(self, state: State) -> dict[str, float]:
         return {"secagg_missing": float(state["missing"]), "secagg_seconds": state["seconds"]}
