@@ -6,7 +6,6 @@ Minutes, and only where flwr is installed.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -171,9 +170,9 @@ def test_the_server_never_holds_an_update_without_its_mask(place: Path) -> None:
 
 def test_dp_on_nodes_is_accounted_for(place: Path) -> None:
     """Coins and noise are of a key that nobody has, and the statement says whom one has to trust."""
-    done = run(place, f"method={json.dumps(HIDDEN)}")
+    done = run(place, f"method={HIDDEN}")
     assert (done.status, done.summary["rounds"], done.summary["privacy_law"]) == ("finished", 2, "poisson")
-    simulated = prepare(*experiment_of(place / "experiment.toml", {"set": f"method={json.dumps(HIDDEN)}"}))
+    simulated = prepare(*experiment_of(place / "experiment.toml", {"set": f"method={HIDDEN}"}))
     assert simulated.privacy is not None
     assert done.summary["epsilon"] == pytest.approx(simulated.privacy.account.epsilon(2))
     assert done.summary["digest"] != carry_out(simulated, [])["digest"]
