@@ -40,6 +40,7 @@ from polyrhythm.models.weights import load_weights
 from polyrhythm.results import Run
 from polyrhythm.results.using import Use
 from polyrhythm.runs import live, portrait, stored
+from polyrhythm.runs.charges import Charges
 from polyrhythm.runs.checkpoints import reached
 from polyrhythm.runs.deleting import delete
 from polyrhythm.runs.labelling import label
@@ -181,6 +182,7 @@ READERS: dict[str, Reader] = {
         ("runs/labelling.py",), lambda path: label(path.parent, ["x"], Change(note="x")), ("runs.sqlite",)
     ),
     "runs that are deleted": Reader(("runs/deleting.py",), lambda path: delete(path.parent, ["x"]), ("runs.sqlite",)),
+    "charges": Reader(("runs/charges.py",), lambda path: Charges(lambda: path.parent).all(), ("charges.jsonl",)),
     "load of a run": Reader(("runs/live.py",), live._earlier, ("now.json",), lenient=True),
     "how a run goes": Reader(
         ("dashboard/live.py",),

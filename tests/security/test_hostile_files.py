@@ -126,6 +126,7 @@ def _read(reader: Reader, path: Path, patience: int) -> Outcome:
 
 HARMLESS = {
     *(("experiment", "nothing"), ("runs", "nothing")),  # an experiment of defaults, and a run that is just starting
+    ("charges", "nothing"),  # of no version yet
     ("rows to predict", "terminal codes"),  # a table with an odd name, which no training data had
 }
 

@@ -6,7 +6,6 @@ import dataclasses
 
 from polyrhythm.core.server_state import Released, ServerState
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.differential_privacy import Dp, charged
 from polyrhythm.runs.charges import Charges
 
 
@@ -23,10 +22,12 @@ def all_charged(recipe: Recipe, state: ServerState, charges: Charges) -> tuple[S
         state: the server's, as a checkpoint has it.
         charges: of the run.
     """
-    key, _ = recipe.of(Dp)[0]
+    if (hiding := recipe.releasing.hiding) is None:
+        return state, ""
+    key, part = hiding
     versions, known = charges.all(), int(state.parts[key]["versions"])
     if len(versions) <= known:
         return state, ""
     more = len(versions) - known
-    parts = {**state.parts, key: charged(state.parts[key], versions)}
+    parts = {**state.parts, key: part.charged(state.parts[key], versions)}
     return dataclasses.replace(state, parts=parts), "1 version" if more == 1 else f"{more} versions"

@@ -25,7 +25,6 @@ from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.resume import same_experiment
 from polyrhythm.experiments.run import Launch
 from polyrhythm.fleet import Fleet
-from polyrhythm.methods.release.differential_privacy import Dp
 from polyrhythm.methods.secure_sum.summands import part_of
 from polyrhythm.runs.charges import Charges
 from polyrhythm.runs.observer import Observer
@@ -159,7 +158,8 @@ def check(experiment: Experiment) -> None:
             why="it is a bound to compare with, in which nobody exchanges anything, or one client holds all data",
             fix="run it in the simulation",
         )
-    if any(part.correlates for _, part in recipe.of(Dp)):
+    hiding = recipe.releasing.hiding
+    if hiding is not None and hiding[1].takes_back:
         raise UserError(
             f"{recipe.title} in a real federation",
             expected="dp without bands",

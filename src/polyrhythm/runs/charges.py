@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import final
@@ -16,6 +17,7 @@ from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.input_file import check_file
 
 _FILE = "charges.jsonl"
+_TORN = re.compile(rb"(\[(\d{1,9}, )*(\d{1,9})?[\],]?)?")
 
 
 @final
@@ -51,6 +53,8 @@ class Charges:
             with self._path.open("rb+") as file:
                 whole = file.read()
                 end = whole.rfind(b"\n") + 1
+                if _TORN.fullmatch(whole, end) is None:
+                    raise ValueError("it ends in what is no beginning of a line")
                 if end < len(whole):
                     file.truncate(end)
             found = [json.loads(line) for line in whole[:end].splitlines()]

@@ -8,7 +8,7 @@ wait, or once nobody is under way any more. So the order of the modifiers does n
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple, final
 
@@ -167,6 +167,15 @@ class ReleaseModifier(Modifier):
     def clipped_alone(self, update: Tensor, num_samples: int, scale: float, clip: float, longest: float) -> Hidden:
         """What a client adds to a sum of what single clients hide in, in clips; only where it hides them."""
         raise NotImplementedError
+
+    def charged(self, state: State, versions: Sequence[Collection[int]]) -> State:
+        """Its state with the cost of all versions that were made, where it hides clients: who was in each of them."""
+        return state
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether later versions take back noise of earlier ones."""
+        return False
 
     @property
     def tallies(self) -> int:

@@ -220,6 +220,15 @@ class Dp(ReleaseModifier):
         """w_i, of a client with so many samples."""
         return 1.0 if self.cap is None else min(num_samples / self.cap, 1.0)
 
+    @property
+    def takes_back(self) -> bool:
+        return self.correlates
+
+    def charged(self, state: State, versions: Sequence[Collection[int]]) -> State:
+        visits = Counter(client for clients in versions for client in clients)
+        known = Map(visits) if state["law"] == "bounded" else state["visits"]
+        return {**state, "versions": len(versions), "visits": known}
+
     def clip_in_sums(self, state: State) -> float | None:
         return float(state["clip"])
 
@@ -310,18 +319,6 @@ class Dp(ReleaseModifier):
         if isinstance(self.clip, Adaptive):
             return {**cost, "clip_norm": float(state["used"]), "unclipped_share": float(state["unclipped"])}
         return {**cost, "clip_norm": float(state["clip"])}
-
-
-def charged(state: State, versions: Sequence[Collection[int]]) -> State:
-    """The state of `Dp` with the cost of all versions that were made, whether or not it knows them.
-
-    Args:
-        state: of a checkpoint, perhaps.
-        versions: who was in each of them.
-    """
-    visits = Counter(client for clients in versions for client in clients)
-    known = Map(visits) if state["law"] == "bounded" else state["visits"]
-    return {**state, "versions": len(versions), "visits": known}
 
 
 def _correlated(state: State, drawn: Tensor) -> tuple[State, Tensor]:
