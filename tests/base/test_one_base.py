@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from safetensors.torch import load
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from polyrhythm.base.flat_model import FlatModel
@@ -121,6 +121,10 @@ def tensors() -> Iterator[Tensor]:
 @pytest.mark.parametrize("count", [0, 9, 10, 11])
 def test_a_file_of_weights_is_read_by_the_library(count: int) -> None:
     state = {f"tensor {i}": tensor for i, tensor in enumerate(list(tensors())[:count])}
+    try:
+        save({name: tensor.contiguous() for name, tensor in state.items()})
+    except KeyError as kind:
+        pytest.skip(f"this version of safetensors writes no {kind}")
     found = load(safetensors_bytes(state, {"run_id": "á"}))
     assert found.keys() == state.keys()
     assert all(torch.equal(found[n], t) and found[n].dtype == t.dtype for n, t in state.items())
