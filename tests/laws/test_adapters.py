@@ -93,7 +93,6 @@ def _shares_twice(self: Heard) -> Tensor:
         "factors are averaged": swap(ResidualInBase, "after", _without_rest),
         "shares on both sides": swap(Heard, "product", _shares_twice),
         "the scale is forgotten": swap(Heard, "product", lambda self: _PRODUCT(self) / self.adapter.scale),
-        "what nobody holds stays": swap(AdapterAverage, "sets_all", False),
     },
 )
 def test_under_exact_rules_a_version_computes_with_the_mean_of_its_clients(
