@@ -210,6 +210,7 @@ _OURS, _MACHINE, _WRITES, _NO_FILE, _FOLDER = (
 NOT_FROM_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("data/sources/digits.py", "dashboard/application.py", "report/page.py", "figures/page.py"), _OURS),
     **dict.fromkeys(("bench/bare.py", "bench/duel.py", "studies/page/pictures.py"), _OURS),
+    "studies/advice/evidence.py": _OURS,
     **dict.fromkeys(("deployment/local/folder.py", "deployment/local/keys.py"), _FOLDER),
     **dict.fromkeys(("deployment/local/loopback.py", "deployment/local/processes.py"), _FOLDER),
     "deployment/node_sums.py": _FOLDER,
@@ -224,6 +225,7 @@ NOT_FROM_ELSEWHERE: dict[str, str] = {
             "engines/around.py",
             "engines/proof.py",
             "engines/repeating.py",
+            "engines/selection.py",
             "engines/sparse.py",
         ),
         _NO_FILE,

@@ -90,7 +90,7 @@ def test_only_the_shared_part_travels(tmp_path: Path, name: str) -> None:
 def test_what_does_not_have_its_length_stays_as_it_is() -> None:
     prepared = prepare(experiment(pr.fedper(**SMALL)))
     layout = prepared.chosen.engine.layout
-    part = SharedPart(prepared.recipe.scope, layout)
+    part = SharedPart(prepared.recipe, layout)
     for length in (0, 3, layout.size - 1, layout.size + 1):
         value = torch.ones(length)
         assert part._long(value) is value
