@@ -218,7 +218,7 @@ class Swarm:
             share: of the answers to visits of nodes that lie.
         """
         self._answers, self._mutator, self._most, self._share = answers, mutator, most, share
-        self._earlier: list[Message] = []
+        self._earlier: list[tuple[int, Message]] = []
         self._seen: set[int] = set()
         self.done: dict[int, Sent] = {}
         """By dispatch number: what was sent in place of the right answer."""
@@ -277,15 +277,16 @@ class Swarm:
         dispatch = dispatch_of(asked)
         if dispatch is None:
             return right
-        self._earlier = [*self._earlier[-20:], true]
+        earlier = [answer for number, answer in self._earlier if number != dispatch]  # its own would be right
+        self._earlier = [*self._earlier[-20:], (dispatch, true)]
         again, spent = dispatch in self._seen, len(self.done) >= self._most and dispatch not in self.done
         self._seen.add(dispatch)
         if client < self._honest or spent or (not again and self._draws.random() >= self._share):
             return right
-        if again or self._draws.random() >= OWN_KINDS:
+        if again or not earlier or self._draws.random() >= OWN_KINDS:
             sent = self._spoiled(message, honest)
         else:
-            asked = Asked(message, honest, self._earlier[int(self._draws.integers(len(self._earlier)))], self._draws)
+            asked = Asked(message, honest, earlier[int(self._draws.integers(len(earlier)))], self._draws)
             sent = KINDS[int(self._draws.integers(len(KINDS)))](asked)
         self.done[dispatch] = sent
         return sent
