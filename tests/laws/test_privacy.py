@@ -450,7 +450,7 @@ REFUSED = {
         "fedrolex",
         "federated_dropout",
     ),
-    *("rolora", "fedsa_lora", "fedex_lora", "flora", "flexlora", "hetlora"),
+    *("fedproto", "rolora", "fedsa_lora", "fedex_lora", "flora", "flexlora", "hetlora"),
 }
 
 
