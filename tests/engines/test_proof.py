@@ -501,9 +501,9 @@ def test_a_step_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def twice(self: Step, weights: Tensor, batch: Any) -> Any:
     """A step that is right for two clients, as many as the step itself tries out, and wrong for one."""
-    gradients, losses = _CALL(self, weights, batch)
+    gradients, *losses = _CALL(self, weights, batch)
     alone = weights.dim() == 1 or len(weights) == 1
-    return [2 * g for g in gradients] if alone else gradients, losses
+    return [2 * g for g in gradients] if alone else gradients, *losses
 
 
 def test_what_depends_on_the_size_of_a_batch_is_not_filled_up() -> None:

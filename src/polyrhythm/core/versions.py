@@ -202,10 +202,10 @@ class Versions:
     ) -> tuple[dict[str, State], Tensor, Buffers, str]:
         """The mechanisms' states, the weights and the buffers after a step; and why it was not taken, if it was not."""
         recipe, setup = self.recipe, self.informed
-        (found, mean), nobody = recipe.releasing.mean(setup, state.parts, release), None
+        (found, mean, of_holders), nobody = recipe.releasing.mean(setup, state.parts, release), None
         if release.portions:
             over, nobody = over_holders(mean, release)
-            mean = mean if recipe.releasing.centres else over
+            mean = mean if of_holders else over
         parts: dict[str, State] = dict(found)
         for key, mechanism in recipe.overriding("before_step"):
             parts[key], mean = mechanism.before_step(setup, parts[key], release, mean)

@@ -167,12 +167,12 @@ def _frugal(work: Work) -> Chosen:
     )
     size = work.frugal.micro_batch
     if size is not None:
-        _same_in_pieces(work, size)
+        prove_in_pieces(work, size)
     told = ([] if size is None else [f"{size} samples at once"]) + (["recomputed"] if work.frugal.recompute else [])
     return Chosen(engine=engine, kind="torch", detail=", ".join(told))
 
 
-def _same_in_pieces(work: Work, size: int) -> None:
+def prove_in_pieces(work: Work, size: int) -> None:
     """Goes on if the gradient of some samples is that of their pieces, without dropout.
 
     Raises:

@@ -183,7 +183,7 @@ class _Attack:
                 scales=(1.0,) * len(reports),
                 weights=bare,
             )
-            found, mean = self.recipe.releasing.mean(setup, parts, release)
+            found, mean, _ = self.recipe.releasing.mean(setup, parts, release)
             parts = dict(found)
             seen.append(float(mean[0]) * before["cohort"] / before["clip"])
             if invited or self.sampled:

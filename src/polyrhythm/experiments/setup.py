@@ -44,5 +44,5 @@ def setup_of(
         members=members,
         adapters=adapters_of(chosen.engine.at_rest(), layout) if needs else (),
         most_samples=max(1, int(experiment.federation.sizes.max())),
-        secret=secret,
+        secret=secret if experiment.recipe.releasing.private else None,
     )

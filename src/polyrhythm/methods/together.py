@@ -128,11 +128,6 @@ class Releasing:
         return next((m for _, m in self.modifiers if m.needs_all), None)
 
     @cached_property
-    def centres(self) -> bool:
-        """Whether one has another middle than the mean of all."""
-        return any(type(m).centre_of_held is not ReleaseModifier.centre_of_held for _, m in self.modifiers)
-
-    @cached_property
     def sets_all(self) -> bool:
         """Whether a modifier says what becomes of coordinates that nobody holds."""
         return any(m.sets_all for _, m in self.modifiers)
@@ -147,17 +142,18 @@ class Releasing:
         """What hides single clients, with its key; None where nobody is hidden."""
         return next(((key, m) for key, m in self.modifiers if m.private), None)
 
-    def mean(self, setup: Setup, parts: States, release: Release) -> tuple[States, Tensor]:
+    def mean(self, setup: Setup, parts: States, release: Release) -> tuple[States, Tensor, bool]:
         """What the server is to step on, before other mechanisms change it: the middle of the shortened updates [P].
 
-        Beside it the states of all parts, the same object where nothing changed.
+        Before it the states of all parts, the same object where nothing changed; after it whether each coordinate is
+        the middle of those that hold it, and not of all.
         """
         for key, modifier in self.modifiers:
             if (hidden := modifier.private_mean(setup, parts[key], release)) is not None:
                 state, mean = hidden
-                return {**parts, key: state}, mean
+                return {**parts, key: state}, mean, False
         if release.total is not None:
-            return parts, (release.total / release.counted).to(release.weights.dtype)
+            return parts, (release.total / release.counted).to(release.weights.dtype), False
         scales: Sequence[float] = release.scales
         for key, modifier in self.modifiers:
             if (limits := modifier.limits(parts[key], release)) is not None:
@@ -166,11 +162,11 @@ class Releasing:
         for _, modifier in self.modifiers if release.portions else ():
             held = masks_of(release.portions, len(release.weights))
             if (middle := modifier.centre_of_held(updates, release.shares, scales, held)) is not None:
-                return parts, middle
+                return parts, middle, True
         for _, modifier in self.modifiers:
             if (middle := modifier.centre(updates, release.shares, scales)) is not None:
-                return parts, middle
-        return parts, weighted_sum(updates, [a * b for a, b in zip(release.shares, scales, strict=True)])
+                return parts, middle, False
+        return parts, weighted_sum(updates, [a * b for a, b in zip(release.shares, scales, strict=True)]), False
 
     @property
     def longest(self) -> float | None:

@@ -141,7 +141,7 @@ class ReleaseModifier(Modifier):
     def centre_of_held(
         self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float], held: Sequence[Tensor]
     ) -> Tensor | None:
-        """The same where clients hold parts of the model: of each coordinate over those that hold it.
+        """The same where clients hold parts of the model: of each coordinate over its holders; None for the mean.
 
         Args:
             updates, shares, scales: as for `centre`.

@@ -160,6 +160,8 @@ class TrimmedMean(Middle):
     def centre_of_held(
         self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float], held: Sequence[Tensor]
     ) -> Tensor | None:
+        if math.floor(self.share * len(updates) + EPSILON) == 0:
+            return None  # nothing is left out of anything: the plain mean, to the bit
         return _trimmed_of_held(
             updates, shares, scales, held, lambda count: (self.share * count + EPSILON).floor().to(torch.int64)
         )
