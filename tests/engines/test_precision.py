@@ -35,6 +35,7 @@ def test_sixteen_bits_come_to_nearly_the_same_weights_in_float32(tmp_path: Path,
     assert plain.summary["digest"] == float32.summary["digest"]
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray's own logs
 def test_the_bits_are_those_of_actors(tmp_path: Path, digits: pr.data.Federation) -> None:
     pytest.importorskip("ray", reason="needs ray")
     alone = run(tmp_path, digits, precision="bfloat16", stack=2)
