@@ -155,7 +155,7 @@ def _the_model_stays(patch: pytest.MonkeyPatch) -> None:
 def test_what_is_left_on_the_processor_is_found(mutant: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     engine, jobs = turn("tied", RECIPES["scaffold"])
     mutant(monkeypatch)
-    with pytest.raises(RuntimeError, match="same device|different devices"):
+    with pytest.raises(RuntimeError, match=r"same device|different devices"):
         taken_elsewhere(engine, jobs)
 
 
