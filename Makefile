@@ -2,6 +2,7 @@
 #   make quickstart   a federation learns digits, in a minute
 #   make check        everything that must hold: format, lint, types, tests (the same in CI)
 #   make test         the default test suite (WORKERS=0 to run it in one process; ARGS="-k name" to choose)
+#   make test-long    those of its tests that take over a second; CI runs both (make test-times finds anew which these are)
 #   make test-flower  the same for what runs on Flower, in an environment of its own: Flower pins older versions of typer and rich
 #   make test-wheel   the sdist and the wheel from it, whole, and tried in a bare environment outside the checkout; minutes
 #   make docs         the documentation site, into site/, and a check of all its links (make docs-serve to look at it)
@@ -20,7 +21,7 @@ QUICKSTART := --clients 20 --partition "dirichlet(alpha=0.3)" --method "fedavg(c
 BUILT_FROM := pyproject.toml build_backend/backend.py constraints.txt CMakeLists.txt $(wildcard src/polyrhythm/engines/native/*.cpp src/polyrhythm/engines/native/*.h)
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: quickstart test test-flower test-wheel test-lowest test-extras check style types docs docs-serve bench bench-peers format clean
+.PHONY: quickstart test test-long test-times test-flower test-wheel test-lowest test-extras check style types docs docs-serve bench bench-peers format clean
 
 quickstart: $(VENV)/.user
 	@echo '$$ polyrhythm run --data digits $(QUICKSTART)'
@@ -32,9 +33,19 @@ quickstart: $(VENV)/.user
 test: $(VENV)/.developer
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
+TIMED := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+
+test-long: $(VENV)/.developer
+	$(TIMED) -m "long and not slow" $(ARGS)
+
+test-times: $(VENV)/.developer
+	mkdir -p build
+	$(TIMED) -m "not slow" --junitxml build/tests.xml $(ARGS)
+	$(BIN)/python tests/durations.py build/tests.xml
+
 # What needs flwr, and the command line on the versions of typer and rich that Flower pins.
 test-flower: .venv-flower/.installed
-	.venv-flower/bin/python -m pytest --numprocesses $(WORKERS) tests/deployment/test_on_flower.py tests/deployment/test_wire.py tests/deployment/local tests/deployment/test_federating.py tests/test_golden.py::test_the_numbers_on_flower_are_those_of_the_simulation tests/cli tests/config $(ARGS)
+	.venv-flower/bin/python -m pytest --numprocesses $(WORKERS) -m "not slow" tests/deployment/test_on_flower.py tests/deployment/test_wire.py tests/deployment/local tests/deployment/test_federating.py tests/test_golden.py::test_the_numbers_on_flower_are_those_of_the_simulation tests/cli tests/config $(ARGS)
 
 test-wheel: $(VENV)/.developer
 	$(BIN)/python tests/shipping/building.py
@@ -44,7 +55,7 @@ test-wheel: $(VENV)/.developer
 LOWEST := tests/base tests/methods tests/config tests/engines tests/data tests/cli
 
 test-lowest: .venv-lowest/.installed
-	SETUPTOOLS_USE_DISTUTILS=stdlib .venv-lowest/bin/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(LOWEST) $(ARGS)
+	SETUPTOOLS_USE_DISTUTILS=stdlib .venv-lowest/bin/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m "not slow" $(LOWEST) $(ARGS)
 
 .venv-lowest/.installed: $(BUILT_FROM) constraints-lowest.txt
 	$(PYTHON) -m venv .venv-lowest
@@ -54,7 +65,7 @@ test-lowest: .venv-lowest/.installed
 test-extras: $(VENV)/.developer
 	$(BIN)/python tests/shipping/extras.py $(ARGS)
 
-check: style types test
+check: style types test test-long
 
 style: $(VENV)/.developer
 	$(BIN)/ruff format --check

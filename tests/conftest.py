@@ -51,6 +51,17 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
     return [collector for collector in found if type(collector).__name__ != "DoctestModule"]
 
 
+LONG = frozenset((Path(__file__).parent / "long.txt").read_text(encoding="utf-8").splitlines())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long is marked before those that are asked for are chosen."""
+    for item in items:
+        if item.nodeid.removeprefix("tests/") in LONG:
+            item.add_marker("long")
+
+
 def pytest_collection_finish() -> None:
     """What is there now stays: collections of garbage, and processes that are forked, leave it alone."""
     gc.collect()
