@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.base.frozen import cached
+from polyrhythm.base.sums import weighted_sum
 from polyrhythm.base.vectors import Buffers, Layout, Spans
 
 
@@ -210,6 +211,24 @@ def share_held(portions: Sequence[Portion | None], shares: Sequence[float], size
 def over_held(vector: Tensor, share: Tensor) -> Tensor:
     """A sum over clients divided by the shares of those who hold each coordinate; 0 where nobody does."""
     return torch.where(share > 0, vector / torch.where(share > 0, share, 1.0), 0.0).to(vector.dtype)
+
+
+def mean_of_held(
+    updates: Sequence[Tensor], portions: Sequence[Portion | None], idle: Sequence[Sequence[tuple[int, int]]]
+) -> Tensor:
+    """The plain mean of updates [P], each coordinate over those that hold and moved it; zero where none did.
+
+    Args:
+        updates: in vectors of the model.
+        portions: what each client held; None for all.
+        idle: the spans (offset, size) that each did not move.
+    """
+    moved = share_held(portions, [1.0] * len(updates), len(updates[0]))
+    for portion, spans in zip(portions, idle, strict=True):
+        for offset, size in spans:
+            held = 1.0 if portion is None else portion.mask.narrow(0, offset, size).double()
+            moved.narrow(0, offset, size).sub_(held)
+    return over_held(weighted_sum(updates, [1.0] * len(updates)), moved)
 
 
 def _mapped(value: Any, change: Any) -> Any:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from polyrhythm.base.messages import Fault, Report, State
-from polyrhythm.base.portions import over_held, share_held
+from polyrhythm.base.portions import mean_of_held
 from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.base.sums import mean_of_moved, weighted_sum
 from polyrhythm.base.vectors import clear_
@@ -281,7 +281,8 @@ class VarianceReduction(Correction):
         updates = [r.update for r in trained if r.update is not None]
         mean = mean_of_moved(updates, [r.idle for r in trained])
         if release.portions:
-            mean = _mean_of_held(release, trained)
+            parts = {r.dispatch: part for r, part in zip(release.reports, release.portions, strict=True)}
+            mean = mean_of_held(updates, [parts[r.dispatch] for r in trained], [r.idle for r in trained])
         drift = dict(state["drift"])
         for report in trained:
             assert report.update is not None
@@ -291,19 +292,6 @@ class VarianceReduction(Correction):
             before = drift.get(report.client)
             drift[report.client] = change if before is None else before + change
         return {"drift": drift}
-
-
-def _mean_of_held(release: Release, trained: Sequence[Report]) -> Tensor:
-    """The plain mean of updates [P], each coordinate over those that hold and moved it; zero where none did."""
-    portions = {r.dispatch: portion for r, portion in zip(release.reports, release.portions, strict=True)}
-    updates = [r.update for r in trained if r.update is not None]
-    moved = share_held([portions[r.dispatch] for r in trained], [1.0] * len(trained), len(updates[0]))
-    for report in trained:
-        portion = portions[report.dispatch]
-        for offset, size in report.idle:
-            held = 1.0 if portion is None else portion.mask.narrow(0, offset, size).double()
-            moved.narrow(0, offset, size).sub_(held)
-    return over_held(weighted_sum(updates, [1.0] * len(updates)), moved)
 
 
 @final
