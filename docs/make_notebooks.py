@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ import nbformat
 from polyrhythm.runs import environment
 
 NOTEBOOKS = Path(__file__).parents[1] / "examples" / "notebooks"
+TRIES, CUT = 3, "\ufffd"  # what is left of half a letter
 MOST_SECONDS = 300  # for a cell
 KIND = "made_on"  # the key of a notebook's metadata that says on what kind of machine its numbers were made
 _RUN_ID = re.compile(r"\b\d{8}-\d{6}-[a-z0-9]{4}\b")
@@ -44,17 +46,24 @@ def main(beginnings: Sequence[str] = ()) -> None:
 
 
 def execute(notebook: Any, folder: Path) -> None:
-    """Runs all cells, in a folder.
+    """Runs all cells, in a folder of their own; again in an empty one, if a letter that a command printed was cut in two.
+
+    IPython reads what commands print piece by piece, and decodes each piece alone.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell has failed.
     """
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     env = {**os.environ, "PATH": programs, "COLUMNS": "88"}  # for `!polyrhythm …`
-    client = nbclient.NotebookClient(
-        notebook, timeout=MOST_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
-    )
-    client.execute(env=env)
+    for _ in range(TRIES):
+        client = nbclient.NotebookClient(
+            notebook, timeout=MOST_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+        )
+        client.execute(env=env)
+        if not any(CUT in line for lines in said(notebook) for line in lines):
+            break
+        shutil.rmtree(folder)
+        folder.mkdir()
 
 
 def settled(notebook: Any) -> Any:
