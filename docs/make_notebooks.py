@@ -46,7 +46,7 @@ def main(beginnings: Sequence[str] = ()) -> None:
 
 
 def execute(notebook: Any, folder: Path) -> None:
-    """Runs all cells, in a folder of their own; again in an empty one, if a letter that a command printed was cut in two.
+    """Runs all cells, in a folder of their own; again, if a command printed half a letter.
 
     IPython reads what commands print piece by piece, and decodes each piece alone.
 
