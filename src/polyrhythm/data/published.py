@@ -105,7 +105,7 @@ PUBLISHED: Mapping[str, Published] = MappingProxyType(
                 "qmnist-train-labels-idx2-int.gz": "2c05dc77f6b916b38e455e97ab129a42a444f3dbef09b278a366f82904e0dd9f",
                 "train-images-idx3-ubyte.gz": MNIST_SHA256[0],
             },
-            known_from="measured on the repository's file, whose MD5 is torchvision's; the images' is MNIST's own",
+            known_from="measured on the repository's own file; the images' is MNIST's own",
             split="a fifth of each writer's digits tests, the same for every seed",
             run="--rounds 30 --method fedavg(cohort=50,lr=0.1,epochs=2,batch=10)",
         ),
