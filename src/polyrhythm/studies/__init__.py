@@ -3,7 +3,7 @@
 from polyrhythm.studies.advice.advising import Advice, advise
 from polyrhythm.studies.advice.trying import Choice, attempt
 from polyrhythm.studies.claims import Claim, Number
-from polyrhythm.studies.definition import AtScale, Search, Study
+from polyrhythm.studies.definition import AtScale, ColumnSearch, Search, Study
 from polyrhythm.studies.planning import Plan, planned
 from polyrhythm.studies.result import StudyResult
 from polyrhythm.studies.space import Range
@@ -14,6 +14,7 @@ __all__ = [
     "AtScale",
     "Choice",
     "Claim",
+    "ColumnSearch",
     "Number",
     "Plan",
     "Range",

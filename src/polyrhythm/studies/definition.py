@@ -51,6 +51,26 @@ BATCH = 4
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class ColumnSearch:
+    """Search in one column: what is otherwise there than in the others.
+
+    Args:
+        space: what keys may be, over the space of all columns.
+        rows: a space, or a list of settings, of one row, in place of what it has in all columns.
+        over: keys of the experiment that hold meanwhile, over those of all columns.
+    """
+
+    space: Mapping[str, Any] = field(default_factory=dict)
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    over: Setting = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "space", _values(self.space))
+        object.__setattr__(self, "rows", _of_rows(self.rows))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Search(Settings):
     """Search: what is tried for each row, and how it is judged on the validation data.
 
@@ -71,6 +91,7 @@ class Search(Settings):
         batch: how many trials are chosen at a time, from what all before them gave. It decides what "tpe" and `prune`
             know, and so results; the number of workers does not.
         column: where it is done for all columns; "" for in each.
+        columns: what is otherwise in one column, by its name.
         over: keys of the experiment that hold meanwhile.
 
     Raises:
@@ -91,13 +112,15 @@ class Search(Settings):
     ] = field(default_factory=dict)
     settings: Annotated[tuple[Setting, ...], Takes("of a list: tables, each with keys of an experiment")] = ()
     rows: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any] = field(default_factory=dict)
     over: Setting = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "space", _values(self.space))
-        spaces = {row: _values(own) if isinstance(own, Mapping) else own for row, own in self.rows.items()}
-        object.__setattr__(self, "rows", spaces)
+        object.__setattr__(self, "rows", _of_rows(self.rows))
+        for column, own in self.columns.items():
+            check_kind(f"columns[{column!r}]", own, ColumnSearch, "pr.studies.ColumnSearch(space={…})")
         if (self.trials is None) != (self.kind in ("grid", "list")):
             raise UserError(
                 f'search = "{self.kind}" ' + ("without trials" if self.trials is None else f"and {self.trials} trials"),
@@ -133,8 +156,18 @@ class Search(Settings):
         return self.space, (*self.settings, *own)
 
     def at(self, scale: AtScale) -> Search:
-        """The same with what a scale changes."""
-        return replace(self, **scale.search, over=laid_over(self.over, scale.search_over))
+        """The same with what a scale changes; what it sets wins over what a column sets."""
+        changed = replace(self, **scale.search, over=laid_over(self.over, scale.search_over))
+        columns = {c: replace(own, over=laid_over(own.over, scale.search_over)) for c, own in changed.columns.items()}
+        return replace(changed, columns=columns)
+
+    def in_column(self, column: str) -> Search:
+        """The search as it is done in a column."""
+        own = self.columns.get(column)
+        if own is None:
+            return self
+        over, rows = laid_over(self.over, own.over), {**self.rows, **own.rows}
+        return replace(self, space={**self.space, **own.space}, rows=rows, over=over, columns={})
 
     def plain(self) -> dict[str, Any]:
         """What decides trials and results, as plain data. More trials of the same kind are the same search."""
@@ -155,6 +188,11 @@ def _values(space: Mapping[str, Any]) -> Space:
         found[key] = tuple(values) if isinstance(values, list) else values
         check_kind(f"space[{key!r}]", found[key], (tuple, Range), "[0.1, 0.2], or pr.studies.Range(low=0.01, high=1.0)")
     return found
+
+
+def _of_rows(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """The spaces of rows, with their values in tuples, and lists of settings as they are."""
+    return {row: _values(own) if isinstance(own, Mapping) else own for row, own in rows.items()}
 
 
 @final
@@ -331,7 +369,9 @@ def _unknown_names(study: Study) -> Iterator[UserError]:
     named += [(f"the scale {name}", scale.rows, scale.columns) for name, scale in study.scales.items()]
     named += [("the paper's numbers", [row], [column]) for row, column in study.numbers]
     searches = [study.search, *(study.search.at(scale) for scale in study.scales.values())] if study.search else []
-    named += [("the search", [*search.rows], [search.column] if search.column else []) for search in searches]
+    for search in searches:
+        of_rows = [*search.rows, *(row for own in search.columns.values() for row in own.rows)]
+        named.append(("the search", of_rows, [*([search.column] if search.column else []), *search.columns]))
     for where, rows, columns in named:
         for kind, names, known in (("row", rows, study.rows), ("column", columns, study.columns)):
             yield from (unknown(kind, name, known, where=where) for name in names if name not in known)

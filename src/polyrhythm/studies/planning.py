@@ -197,7 +197,7 @@ class Plan:
     def cell(self, row: str, column: str) -> Cell:
         """One of them."""
         search, arm = self.search, None
-        if search is not None and any(search.tried(row)):
+        if search is not None and any(search.in_column(search.column or column).tried(row)):
             arm = named(row, search.column or column)
         best = "" if arm is None else "best"
         called = named(row, column) if self.of.apart else _joined(self.of.name, row, column, best)
@@ -215,9 +215,15 @@ class Plan:
         search = self.search
         if search is None:
             return {}
-        columns = (search.column,) if search.column else self.columns
-        found = [self._arm(search, row, c) for c in columns for row in self.rows if any(search.tried(row))]
-        return {arm.name: arm for arm in found}
+        return {arm.name: arm for column in self._searched for arm in self._arms_of(search.in_column(column), column)}
+
+    @property
+    def _searched(self) -> tuple[str, ...]:
+        """The columns in which settings are chosen."""
+        return (self.search.column,) if self.search is not None and self.search.column else self.columns
+
+    def _arms_of(self, search: Search, column: str) -> list[Arm]:
+        return [self._arm(search, row, column) for row in self.rows if any(search.tried(row))]
 
     def _arm(self, search: Search, row: str, column: str) -> Arm:
         space, settings = search.tried(row)
@@ -279,22 +285,27 @@ class Plan:
             with wrong.noted(arm.name):
                 arm.check()
         wrong.refuse()
-        many = {arm.name: arm.many for arm in self.arms.values()}
-        if len({*many.values()}) > 1:
+        search = self.search
+        if search is None:
+            return
+        for column in self._searched:
+            many = {arm.name: arm.many for arm in self._arms_of(search.in_column(column), column)}
+            if len({*many.values()}) < 2:
+                continue
             raise UserError(
                 " and ".join(f"{count} trials for {name}" for name, count in many.items()),
                 expected="as many for each row",
                 why="the one that is tuned harder looks better than it is",
                 fix='list as many values for each, or use search = "random" or "tpe" with trials',
             )
-        if self.search is not None and not any(any(self.search.tried(row)) for row in self.of.rows):
+        if not any(any(search.in_column(column).tried(row)) for column in self._searched for row in self.of.rows):
             raise UserError(
                 f"{self.of.name} searches, and has nothing to try",
                 expected="a space or settings, of all rows or of one",
                 why="they say what is tried",
                 fix="write a space with lines such as method.lr = [0.01, 0.1], or leave the search out",
             )
-        if both := sorted({*(self.search.seeds if self.search else ())} & {*self.seeds}):
+        if both := sorted({*search.seeds} & {*self.seeds}):
             raise UserError(
                 f"{self.of.name}: seeds {both} are tried and compared",
                 expected="other seeds for the comparison than for the trials",

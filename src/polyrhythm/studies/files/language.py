@@ -67,13 +67,14 @@ def _table(owner: type, about: str, keys: str, renamed: Mapping[str, str] | None
 SEARCH = _table(
     Search,
     "Tables [sweep] and [tuning], which are two names of one.",
-    "search trials seed seeds fresh by prune batch column space settings rows methods",
+    "search trials seed seeds fresh by prune batch column space settings rows methods columns",
     {"search": "kind"},
     seeds=(Seeds | None, Field(None, description="of the trials: whole numbers, such as 0-2 or [0, 1]")),
     fresh=(Seeds | None, Field(None, description="of what is compared: whole numbers, such as 10-14 or [10, 11]")),
     by=(Judge | None, Field(None, description="what judges a trial: final, best, last20 or clients")),
     rows=(Rows, Field({}, description="tables by row, each with its own space or settings")),
     methods=(Rows, Field({}, description="rows: tables that have keys of the experiment, too")),
+    columns=(Rows, Field({}, description="tables by column, each with keys that hold there, a space and rows")),
 )
 REPRODUCES = _table(
     Study,

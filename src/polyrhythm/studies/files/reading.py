@@ -19,7 +19,7 @@ from polyrhythm.config.layers import ConfigSource, layered, seeds_of
 from polyrhythm.config.lines import check_keys
 from polyrhythm.config.mistakes import explained
 from polyrhythm.studies.claims import OF_CLIENTS, Claim, Number
-from polyrhythm.studies.definition import PAPERS, SCALES, AtScale, Judge, Search, Study
+from polyrhythm.studies.definition import PAPERS, SCALES, AtScale, ColumnSearch, Judge, Search, Study
 from polyrhythm.studies.files import refused
 from polyrhythm.studies.files.language import (
     OF_TABLES,
@@ -261,7 +261,20 @@ class _Reading:
             found["settings"] = settings_of(told["settings"], f"{inside}.settings", said, wrong)
         if named:
             found["rows"] = {row: self.tried(of, f"{inside}.{kind}.{row}") for kind, row, of in named}
+        if "columns" in own:
+            found["columns"] = {c: self.in_column(of, f"{inside}.columns.{c}") for c, of in told["columns"].items()}
         return found, over, self.seeds(own["fresh"], f"{inside}.fresh") if "fresh" in own else None
+
+    def in_column(self, table: Mapping[str, Any], inside: str) -> ColumnSearch:
+        """What is tried otherwise in one column, and the keys that hold meanwhile."""
+        space, rows = table.get("space", {}), table.get("rows", {})
+        over = self.keys({key: value for key, value in table.items() if key not in ("space", "rows")}, inside)
+        for key, of in (("space", space), ("rows", rows)):
+            if not isinstance(of, dict) or (key == "rows" and not all(isinstance(own, dict) for own in of.values())):
+                self.wrong.add(refused.no_tables(f"{inside}.{key}", self.said))
+                return ColumnSearch()
+        tried = {row: self.tried(of, f"{inside}.rows.{row}") for row, of in rows.items()}
+        return ColumnSearch(space=space_of(space, f"{inside}.space", self.said, self.wrong), rows=tried, over=over)
 
     def tried(self, table: Mapping[str, Any], inside: str) -> Mapping[str, Any] | tuple[Setting, ...]:
         """The space or the settings of one row."""

@@ -167,9 +167,31 @@ def _how(plan: Plan, tuned: Mapping[str, Setting]) -> Iterator[str]:
     if plan.expert_training is not None:
         yield f"An expert was trained first, on all training data in one place: {_plain(plan.expert_training)}."
     if plan.search is not None:
-        yield _tried(plan.search)
+        yield from _tried_where(plan, plan.search)
         for cell, setting in tuned.items():
-            yield f"Chosen{f' for {escaped(cell)}' if cell else ''}: {escaped(_plain(setting))}."
+            where = f" for {escaped(cell)}" if cell else ""
+            yield f"Chosen{where}: {escaped(_plain(setting))}.{_at_the_end(plan, cell, setting)}"
+
+
+def _tried_where(plan: Plan, search: Search) -> Iterator[str]:
+    """What was tried, apart for columns that have a search of their own."""
+    own = [column for column in plan.columns if column in search.columns and not search.column]
+    for column in own:
+        yield f"{escaped(column)}: {_tried(search.in_column(column))}"
+    if others := [column for column in plan.columns if column not in own]:
+        yield (f"{escaped(', '.join(others))}: " if own else "") + _tried(search)
+
+
+def _at_the_end(plan: Plan, cell: str, setting: Setting) -> str:
+    """A warning where the highest or the lowest of three or more numbers was chosen: a better one may lie beyond."""
+    arm = next((plan.arms[c.arm] for c in plan.cells if c.name == cell and c.arm in plan.arms), None)
+    ends = []
+    for key, values in () if arm is None else arm.space.items():
+        if isinstance(values, Range) or len(values) < 3 or not all(type(value) in (int, float) for value in values):
+            continue
+        if setting.get(key) in (min(values), max(values)):
+            ends.append(f"{key} the {'highest' if setting[key] == max(values) else 'lowest'}")
+    return f" Of what was tried, {' and '.join(ends)}: a better one may lie beyond." if ends else ""
 
 
 def _tried(search: Search) -> str:
