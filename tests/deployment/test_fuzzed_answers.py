@@ -12,6 +12,7 @@ from typing import Any, final
 
 import numpy as np
 import pytest
+from torch import nn
 
 import polyrhythm as pr
 from mutations import Mutator, assignment_in, same
@@ -32,13 +33,21 @@ RECIPES: dict[str, Callable[[], pr.Recipe]] = {
     "compressed": lambda: pr.fedavg(cohort=3, epochs=1, batch=5) | pr.parts.compress_int8(),
     "measured": lambda: pr.power_of_choice(cohort=2, batch=5),
     "skipping": lambda: pr.ccfl(cohort=3, epochs=1, batch=5, storage="mixed"),
+    "parts": lambda: pr.scaffold(cohort=3, epochs=1, batch=5) | pr.parts.width_prefix(ratio=(0.5, 0.25)),
 }
+
+
+def narrow(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(shape[0], 6), nn.ReLU(), nn.Linear(6, outputs))
+
+
+MODELS: dict[str, Any] = {"parts": narrow}
 
 
 def experiment(name: str, rounds: int) -> pr.Experiment:
     return pr.Experiment(
         federation=federation(clients=CLIENTS),
-        model="logistic",
+        model=MODELS.get(name, "logistic"),
         recipe=RECIPES[name](),
         rounds=rounds,
         evaluation=pr.Evaluation(every=1000),

@@ -12,7 +12,7 @@ import pytest
 import polyrhythm as pr
 from polyrhythm import figures
 from polyrhythm.results import Run
-from polyrhythm.studies import AtScale, Claim, Plan, Range, Search, Study, StudyResult, planned
+from polyrhythm.studies import AtScale, Claim, ColumnSearch, Plan, Range, Search, Study, StudyResult, planned
 from polyrhythm.studies.running.executing import carry_out, judged
 from polyrhythm.studies.running.performing import Ending, Job
 from polyrhythm.studies.running.trials import Record, Trial
@@ -242,6 +242,28 @@ def test_settings_are_chosen_in_one_column_for_all_and_compared_over_other_seeds
     assert f"'lr': {chosen.setting['lr']}" in str(run.config["method"])
     assert found.page is not None
     assert "Chosen for B, many" in found.page.read_text()
+
+
+def test_a_column_may_have_other_values_and_a_scale_wins_over_its_keys(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"few": {"epochs": 1}, "many": {"epochs": 2}}
+    own = ColumnSearch(space={"lr": [0.1, 0.2]}, over={"epochs": 3})
+    search = Search(space=RATES, seeds=(7,), columns={"many": own})
+    what = Study(name="s", rows={"A": made}, columns=columns, seeds=(0,), search=search)
+    found = pr.study(what, out=tmp_path, workers=1)
+    assert [trial.setting["lr"] for trial in found.trials] == [0.001, 0.5, 0.1, 0.1, 0.2]
+    assert found.page is not None
+    page = found.page.read_text()
+    assert "few: Rates were chosen" in page
+    assert "lr of 0.001, 0.5, 0.1" in page
+    assert "many: Rates were chosen" in page
+    assert "lr of 0.1, 0.2" in page
+    best = found.best("A, few")
+    assert best is not None
+    assert ("a better one may lie beyond" in page) == (best.setting["lr"] in (0.001, 0.5))
+    scaled = search.at(AtScale(search_over={"epochs": 4}))
+    assert scaled.in_column("many").over == {"epochs": 4}
+    with pytest.raises(pr.UserError, match="columns"):
+        Search(space=RATES, columns={"many": {"lr": (0.1,)}})
 
 
 def test_rows_in_columns_without_a_search_are_compared_as_they_are(tmp_path: Path) -> None:

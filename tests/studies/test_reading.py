@@ -98,6 +98,42 @@ def test_a_cell_is_the_file_under_its_row_its_column_the_scale_and_what_was_aske
     assert told["partition"] == "iid"
 
 
+def test_a_column_has_a_search_of_its_own(tmp_path: Path) -> None:
+    own = "columns.skewed = {rounds = 3, space.method.lr = [0.5, 0.6, 0.7], rows.Other.space.method.lr = [1, 2, 3]}\n"
+    own += "rows.Other.space.method.lr = [0.3, 0.4]\n"
+    text = GOOD.replace("space.method.lr = [0.1, 0.2]\n", f"space.method.lr = [0.1, 0.2]\n{own}", 1)
+    found = read(written(tmp_path, text))
+    arms = planned(found, "paper").arms
+    assert {name: [setting["method.lr"] for setting in arm.known() or ()] for name, arm in arms.items()} == {
+        "One, even": [0.1, 0.2],
+        "Other, even": [0.3, 0.4],
+        "One, skewed": [0.5, 0.6, 0.7],
+        "Other, skewed": [1, 2, 3],
+    }
+    assert [arm.make.fixed["rounds"] for arm in arms.values()] == [1, 1, 3, 3]
+    before = planned(read(written(tmp_path)), "paper").arms
+    assert arms["One, even"].called == before["One, even"].called  # what was tried of other columns stays what it is
+
+
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        ("columns.odd.rounds = 3", "unknown column 'odd' in the search"),
+        ("columns.skewed.roundz = 3", "unknown key 'roundz'"),
+        ("columns.skewed.rows.Third.space.method.lr = [1, 2]", "unknown row 'Third' in the search"),
+        ("columns.skewed.rows = 3", "rows"),
+        ("columns.skewed.space = 3", "space"),
+        ("columns.skewed.space.method.lr = 3", "method.lr"),
+        ("columns.skewed.rows.One.space.method.lr = [1, 2, 3]", "3 trials for One, skewed and 2 trials for Other"),
+    ],
+)
+def test_a_slip_in_a_columns_search_is_refused(tmp_path: Path, new: str, told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read(written(tmp_path, GOOD.replace('[tuning]\nseeds = "7"', f'[tuning]\n{new}\nseeds = "7"', 1)))
+    assert told in str(caught.value)
+    assert "own.toml" in str(caught.value)
+
+
 def test_growth_keeps_the_order_in_which_it_is_told(tmp_path: Path) -> None:
     found = read(written(tmp_path, GOOD.replace("more_than = 1", 'grows_over = ["skewed", "even"]')))
     assert [claim.grows_over for claim in found.claims] == [("skewed", "even")] * 2

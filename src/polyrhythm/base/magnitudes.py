@@ -80,6 +80,17 @@ class Sparser(Portion):
     def index_bytes(self) -> int:
         return -(-len(self.magnitudes.places) // 8)
 
+    @property
+    def index(self) -> Tensor:
+        return torch.from_numpy(np.packbits(self.held[self.magnitudes.places].numpy()))
+
+    def indexed(self, index: Tensor) -> Sparser | None:
+        if index.dtype != torch.uint8 or index.shape != (self.index_bytes,):
+            return None
+        ranked = torch.from_numpy(np.unpackbits(index.numpy(), count=len(self.magnitudes.places)).astype(bool))
+        same = self.magnitudes.portion(ranked, self.threshold)
+        return same if same.key == self.key and torch.equal(same.index, index) else None
+
     @cached
     def layout(self) -> Layout:
         whole = self.whole

@@ -71,6 +71,15 @@ class Portion:
         return 0
 
     @property
+    def index(self) -> Tensor | None:
+        """Which coordinates these are, as it is said on the wire, uint8 [index_bytes]; None where both ends know."""
+        return None
+
+    def indexed(self, index: Tensor) -> Portion | None:
+        """The portion of this shape that an index says; None if it is no index of one."""
+        return None
+
+    @property
     def share(self) -> float:
         """Of the model's parameters."""
         return self.layout.parameters / self.whole.parameters
@@ -123,7 +132,7 @@ class Portion:
 
     def taken_in(self, value: Any) -> Any:
         """A state with its part of every vector [P] in it; all else as it is."""
-        return _mapped(value, lambda tensor: self.taken(tensor) if self._whole(tensor) else tensor)
+        return mapped(value, lambda tensor: self.taken(tensor) if self._whole(tensor) else tensor)
 
     def put_in(self, own: Any, before: Any) -> Any:
         """A state with every vector [Q] in it put back to where it was; what is held of a vector that is gone is zero.
@@ -231,12 +240,12 @@ def mean_of_held(
     return over_held(weighted_sum(updates, [1.0] * len(updates)), moved)
 
 
-def _mapped(value: Any, change: Any) -> Any:
+def mapped(value: Any, change: Callable[[Tensor], Any]) -> Any:
     """A state with every tensor in it changed."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _mapped(inner, change) for key, inner in value.items()}
+        return {key: mapped(inner, change) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_mapped(inner, change) for inner in value)
+        return type(value)(mapped(inner, change) for inner in value)
     return value

@@ -112,7 +112,8 @@ class Order:
         eligible: how many of them hold data.
         keep: the visits whose states the server may come back to, after it was killed; the node forgets all others.
         scaling: float64 [2, features], the server's means and standard deviations, where inputs are scaled by such.
-        assignment: what to do.
+        assignment: what to do; of its vectors only what the client holds.
+        held: which coordinates these are, uint8, where both ends cannot tell.
         senders, letters: whose letters come with it, and these, where single updates are hidden in a sum.
     """
 
@@ -123,6 +124,7 @@ class Order:
     keep: tuple[int, ...]
     scaling: Tensor | None = None
     assignment: Assignment
+    held: Tensor | None = None
     senders: tuple[int, ...] = ()
     letters: bytes | None = None
 
@@ -163,7 +165,7 @@ _FIELDS: Mapping[type, Mapping[str, tuple[type, ...]]] = {
     Order: {
         **dict.fromkeys(("seed", "population", "eligible"), _WHOLE),
         **{"run": _TEXT, "keep": (tuple,), "assignment": (Assignment,), "scaling": (Tensor, _NONE)},
-        **{"senders": (tuple,), "letters": (bytes, _NONE)},
+        **{"senders": (tuple,), "letters": (bytes, _NONE), "held": (Tensor, _NONE)},
     },
     Keys: _QUESTION,
     Shares: {**_QUESTION, "neighbours": (tuple,), "keys": (bytes,), "threshold": _WHOLE},

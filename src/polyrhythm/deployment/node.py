@@ -29,6 +29,7 @@ from polyrhythm.data.partitions import Iid
 from polyrhythm.data.samples import ArraySamples
 from polyrhythm.data.schema import differences, scaling_of, schema_of
 from polyrhythm.data.transforms import Normalise
+from polyrhythm.deployment.held_part import HeldPart, part_of_order
 from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Greeting, Order, Present, Refusal
 from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.deployment.shared_part import SharedPart
@@ -36,6 +37,7 @@ from polyrhythm.deployment.sum_messages import SumAnswer, SumQuestion
 from polyrhythm.deployment.wire import Parcel, pack, unpack
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
+from polyrhythm.methods.mechanism import Setup
 
 ChangesReport = Callable[[Report], Report]
 """What may still happen to a report before it leaves the node, such as noise on its update."""
@@ -136,11 +138,15 @@ class Node:
     def answer(self, message: Greeting | Order | SumQuestion) -> Parcel:
         """The answer to what was in a message; a refusal in words to what cannot be done."""
         answer: Present | SumAnswer | Answer
+        part: HeldPart | SharedPart = self._shared
         try:
             if isinstance(message, SumQuestion):
                 answer = self._for_a_sum(message)
+            elif isinstance(message, Greeting):
+                answer = self._present(message)
             else:
-                answer = self._present(message) if isinstance(message, Greeting) else self._carry_out(message)
+                part = self._part_of(message)
+                answer = self._carry_out(message, part)
         except UserError as error:
             return pack(
                 Refusal(client=self._client, found=error.found, expected=error.expected, why=error.why, fix=error.fix)
@@ -148,8 +154,8 @@ class Node:
         packs = not self._prepared.recipe.sums_only  # what is masked looks like chance
         packed = packs and isinstance(answer, Answer) and answer.report.packed is not None
         if isinstance(answer, Answer):
-            answer = dataclasses.replace(answer, report=self._shared.answered(answer.report))
-        return pack(answer, spans_of(self._shared.layout) if packed else None)
+            answer = dataclasses.replace(answer, report=part.answered(answer.report))
+        return pack(answer, part.spans if packed else None)
 
     @property
     def _layout(self) -> Layout:
@@ -182,17 +188,27 @@ class Node:
             )
         return Present(client=client, num_samples=len(self._data()), engine=prepared.chosen.name)
 
-    def _carry_out(self, order: Order) -> Answer:
-        prepared, begun = self._prepared, self._clock()
-        assignment = self._shared.received(order.assignment)
-        self._check_order(dataclasses.replace(order, assignment=assignment))
-        setup = dataclasses.replace(
-            prepared.setup,
+    def _setup(self, order: Order) -> Setup:
+        """What is fixed for the run, as the order has it."""
+        return dataclasses.replace(
+            self._prepared.setup,
             population=order.population,
             eligible=order.eligible,
-            total_rounds=assignment.total_rounds,
+            total_rounds=order.assignment.total_rounds,
             seed=order.seed,
         )
+
+    def _part_of(self, order: Order) -> HeldPart | SharedPart:
+        """What travels of the vectors of an order; of one that is refused nobody asks."""
+        if order.assignment.client != self._client or not _counts(order):
+            return self._shared
+        return part_of_order(self._prepared.recipe, self._setup(order), self._layout, order) or self._shared
+
+    def _carry_out(self, order: Order, part: HeldPart | SharedPart) -> Answer:
+        prepared, begun = self._prepared, self._clock()
+        assignment = part.received(order.assignment)
+        self._check_order(dataclasses.replace(order, assignment=assignment))
+        setup = self._setup(order)
         kept = NodeStore(self._store, order.run, self._client)
         state = kept.state(assignment.accepted)
         engine = prepared.chosen.engine

@@ -20,8 +20,8 @@ from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import Flight, Record
 from polyrhythm.data.transforms import Normalise
 from polyrhythm.deployment.hearing import Hearing
+from polyrhythm.deployment.held_part import HeldPart, held_part
 from polyrhythm.deployment.messages import Answer, Malformed, Order, Refusal, shown
-from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.registry import TRIES, Nodes, Reply, Tell, Transport, pause_before
 from polyrhythm.deployment.shared_part import SharedPart
 from polyrhythm.deployment.sums import Mail
@@ -155,17 +155,24 @@ class Outstanding:
         assignment = out.assignment
         client, setup = assignment.client, self._server.setup
         keep = {points[client].accepted for points in self._points if client in points}
+        part = self._part(assignment)
         return Order(
             run=self._run(),
             seed=setup.seed,
             population=setup.population,
             eligible=setup.holders,
             keep=tuple(sorted(keep)),
-            assignment=self._shared.sent(assignment),
+            assignment=part.sent(assignment),
+            held=part.index,
             scaling=self._scaling,
             senders=tuple(out.mail),
             letters=b"".join(out.mail.values()) if out.mail else None,
         )
+
+    def _part(self, assignment: Assignment) -> HeldPart | SharedPart:
+        """What travels of the vectors of a visit."""
+        server = self._server
+        return held_part(server.recipe, server.setup, server.layout, assignment) or self._shared
 
     def hear(self, now: Callable[[], float]) -> list[Heard]:
         """What the answers mean that have come."""
@@ -215,6 +222,7 @@ class Outstanding:
         Raises:
             Malformed: it is not.
         """
+        part = self._shared if out is None else self._part(out.assignment)
 
         def check(answer: Answer | Refusal) -> None:
             if out is not None and isinstance(answer, Answer):
@@ -222,15 +230,10 @@ class Outstanding:
                 held = self._nodes.declared(sent.client)
                 if answer.report.num_samples != held:
                     self._nodes.ask_again(sent.client)
-                self._hearing.check(self._whole(answer), sent, run=self._run(), num_samples=held)
+                self._hearing.check(_whole(answer, part), sent, run=self._run(), num_samples=held)
 
-        spans = spans_of(self._shared.layout)
-        answer = unpack(parcel, Answer, Refusal, spans=spans, vectors=self._hearing.vectors, check=check)
-        return answer if isinstance(answer, Refusal) else self._whole(answer)
-
-    def _whole(self, answer: Answer) -> Answer:
-        """The answer with vectors as long as the model's."""
-        return replace(answer, report=self._shared.heard(answer.report))
+        answer = unpack(parcel, Answer, Refusal, spans=part.spans, vectors=self._hearing.vectors, check=check)
+        return answer if isinstance(answer, Refusal) else _whole(answer, part)
 
     def _stray(self, report: Report) -> Sequence[Heard]:
         """What an answer means that no message is waiting for; the server says why nobody does."""
@@ -287,3 +290,8 @@ class Outstanding:
         assignment, fault = out.assignment, "away" if fault == "lost" and out.away is not None else fault
         self._out.pop(assignment.dispatch, None)
         return Heard(event=Lost(dispatch=assignment.dispatch, reason=reason, fault=fault), visit=out, came=came)
+
+
+def _whole(answer: Answer, part: HeldPart | SharedPart) -> Answer:
+    """The answer with vectors as long as the model's."""
+    return replace(answer, report=part.heard(answer.report))
