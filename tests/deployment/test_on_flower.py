@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from strangers import MODULE, OWN, PATH, inside
 pytest.importorskip("flwr", reason="needs flwr: pip install 'polyrhythm[flower]'")
 
 from flwr.app import Context, Error, Message, RecordDict
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.task_identity import TaskIdentity
 
 from polyrhythm.deployment import federating
@@ -335,6 +336,25 @@ def test_a_mod_that_leaves_no_update_is_refused(tmp_path: Path, clock: JumpingCl
     done = newest(tmp_path / "runs")
     assert set(done.visits["status"]) == {"lost"}
     assert "which leaves nothing of" in done.visits["reason"].iloc[0]
+
+
+class BrokenOff(PretendGrid):
+    """A grid of which some pushes break off, as where Flower believes that the session of a push has ended."""
+
+    tries = 0
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterator[str | None]:
+        self.tries += 1
+        if self.tries in (3, 4, 7):
+            raise ObjectPushError("90b2", 1, "f0a0")
+        return super().push_messages(messages)
+
+
+def test_a_push_that_breaks_off_ends_nothing(tmp_path: Path, clock: JumpingClock) -> None:
+    grid = BrokenOff(client_app(experiment()), configurations(tmp_path), clock)
+    done = run(server_app(experiment(), Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
+    assert grid.tries > 7
+    assert (done.status, done.summary["digest"]) == ("finished", carry_out(prepare(experiment()), [])["digest"])
 
 
 def test_a_server_ends_though_flower_still_waits_for_an_answer() -> None:

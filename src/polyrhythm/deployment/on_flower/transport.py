@@ -13,6 +13,7 @@ import httpx
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from google.protobuf.message import EncodeError
 
 from polyrhythm.base.waiting import WaitingCalls
@@ -44,6 +45,11 @@ def records(parcel: Parcel, made: Made | None = None) -> RecordDict:
     known: Made = {} if made is None else made
     arrays = {str(i): _array(array, known) for i, array in enumerate(parcel.arrays)}
     return RecordDict({_TEXT: ConfigRecord({"text": parcel.text}), _ARRAYS: ArrayRecord(arrays)})
+
+
+def _message(node: int, parcel: Parcel, made: Made) -> Message:
+    kind = MessageType.TRAIN if parcel.arrays else MessageType.QUERY
+    return Message(records(parcel, made), dst_node_id=node, message_type=kind)
 
 
 def _array(array: np.ndarray, made: Made) -> Array:
@@ -111,13 +117,10 @@ class GridTransport:
 
     def push(self, letters: Sequence[tuple[int, Parcel]]) -> list[str]:
         made: Made = {}
-        messages = []
-        for node, parcel in letters:
-            kind = MessageType.TRAIN if parcel.arrays else MessageType.QUERY
-            messages.append(Message(records(parcel, made), dst_node_id=node, message_type=kind))
-        sent = self._pushed(messages)
-        if not any(sent) and len(messages) > 1:  # together they may be too large, and each by itself not
-            sent = [number for message in messages for number in self._pushed([message])]
+        sent = self._pushed([_message(node, parcel, made) for node, parcel in letters])
+        if not any(sent) and len(letters) > 1:
+            # Together they may be too large, and each by itself not; one whose push broke off leaves the others whole.
+            sent = [number for node, parcel in letters for number in self._pushed([_message(node, parcel, made)])]
         numbers = [
             number or self._named(parcel.bytes, self._why) for number, (_, parcel) in zip(sent, letters, strict=True)
         ]
@@ -126,12 +129,15 @@ class GridTransport:
         return numbers
 
     def _pushed(self, messages: Sequence[Message]) -> list[str | None]:
-        """The ids of messages, none for those that Flower does not take."""
+        """The ids of messages, none for those that Flower does not take.
+
+        A push breaks off, too, where Flower believes that its session has ended, as when HTTP sends a part of it twice.
+        """
         self._why = ""
         try:
             # What is too large for Flower is None, or there is nothing at all.
             return [*self._grid.push_messages(messages)] or [None for _ in messages]
-        except (ValueError, EncodeError, httpx.HTTPStatusError) as error:
+        except (ValueError, EncodeError, ObjectPushError, httpx.HTTPStatusError) as error:
             if isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in _NOT_TAKEN:
                 raise  # the run was stopped, or the SuperLink is in trouble
             self._why = f": {error}"
