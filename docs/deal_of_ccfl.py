@@ -4,9 +4,9 @@ python docs/deal_of_ccfl.py deal.npz
 polyrhythm study ccfl/table-2 --scale paper --column "10 %" --set "data=npz(path=deal.npz)" \
     --set "partition=by_column(column=client)" --set "fleet=uniform | budgets(levels=4, order=code)"
 
-Shards as in `shards(per_client=2)`; which of them a client gets follows from NumPy's global generator, seeded with 111, as
-`utils/sampling.py` of the program draws (github.com/benjiachong/ccfedavg): two of those that are left, client by client.
-Pixels are scaled as `fashion_mnist` does it.
+Shards as in `shards(per_client=2)`; which of them a client gets follows from NumPy's global generator, seeded with 111,
+as `utils/sampling.py` of the program draws (github.com/benjiachong/ccfedavg): two of those that are left, client by
+client. Pixels are scaled as `fashion_mnist` does it.
 """
 
 from __future__ import annotations

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.report.markdown import escaped
-from polyrhythm.studies.definition import PAPERS, SHORT
+from polyrhythm.studies.definition import PAPERS, SHORT, Study
 from polyrhythm.studies.files.catalogue import catalogue
-from polyrhythm.studies.files.needs import in_words
+from polyrhythm.studies.files.needs import costs, duration, in_words
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
+COSTS = costs()
+"""What studies take at the paper's own size, by `docs/measure_costs.py`."""
 BEGIN = "<!-- made by docs/make_results.py -->"
 END = "<!-- until here -->"
 
@@ -49,18 +51,58 @@ def _index(pages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         "the command that made it. [How to make one](../studies.md), and what the verdicts mean. What nobody has run "
         "yet stands below, paper by paper. Made by `python docs/make_results.py` from the pages and the studies."
     )
+    yield ""
+    yield (
+        "**At its own size** is what the paper's whole experiment takes on one core of "
+        f"{escaped(COSTS['machine'])}: the measured time of a sample of each network, times the samples of all rows, "
+        f"columns, seeds and trials (`python docs/measure_costs.py`, {COSTS['date']}; "
+        "[by network](#what-a-sample-takes))."
+    )
     for paper, words in PAPERS.items():
         own = [page for page in pages if page["paper"] == paper]
         if not own:
             continue
         yield from ("", f"## {escaped(words)}", "")
-        yield "| item | what | scale | seeds | verdict |"
-        yield "| --- | --- | --- | ---: | --- |"
+        costly = any(page["name"] in COSTS["studies"] for page in own)
+        yield f"| item | what | scale | scaled | seeds |{' at its own size |' * costly} verdict |"
+        yield f"| --- | --- | --- | --- | ---: |{' ---: |' * costly} --- |"
         for page in own:
             what = f"[{escaped(page['title'])}]({page['page']}.md)"
             verdict = escaped(page["verdict"] or "–")
-            yield f"| {_items(page)} | {what} | {page['scale']} | {len(page['seeds'])} | {verdict} |"
+            cost = f" {_cost(page['name']) or '–'} |" * costly
+            scaled = f"{_scaled(page['page']) or '–'} | {len(page['seeds'])}"
+            yield f"| {_items(page)} | {what} | {page['scale']} | {scaled} |{cost} {verdict} |"
         yield from _without_a_page(paper, {item for page in own for item in page["items"]})
+    yield from _times()
+
+
+def _scaled(page: str) -> str:
+    """What a page says that it has in place of the paper's."""
+    text = (RESULTS / f"{page}.md").read_text(encoding="utf-8")
+    found = re.search(r"^- Scaled: (.*)\.$", text, re.MULTILINE)
+    return "" if found is None else found[1].replace("|", "\\|")
+
+
+def _cost(study: str) -> str:
+    """What a study takes at its own size, in hours of one processor; "" if nobody measured it."""
+    found = COSTS["studies"].get(study)
+    return "" if found is None else duration(found["hours"])
+
+
+def _times() -> Iterator[str]:
+    """What the costs go by: a line for each data set and network."""
+    yield from ("", "## What a sample takes", "")
+    yield (
+        "Milliseconds a sample in training, measured as `polyrhythm check` does it, on one thread with other programs "
+        "on the other core, in batches as the papers have them; ResNet-50's is of a single first step. What a recipe "
+        "computes beside its steps, or skips, is not in it, and a test sample counts as a third. "
+        f"`{COSTS['command']}`, {COSTS['date']}."
+    )
+    yield ""
+    yield "| data | network | ms a sample |"
+    yield "| --- | --- | ---: |"
+    for one in COSTS["kinds"]:
+        yield f"| {escaped(one['data'])} | `{one['model']}` | {1e3 * one['seconds_per_sample']:.3g} |"
 
 
 def _without_a_page(paper: str, there: Set[str]) -> Iterator[str]:
@@ -69,13 +111,22 @@ def _without_a_page(paper: str, there: Set[str]) -> Iterator[str]:
     if not left:
         return
     yield from ("", "No page yet:", "")
-    yield "| item | what | made by | at its own size it waits for |"
+    yield "| item | what | made by | at its own size |"
     yield "| --- | --- | --- | --- |"
     for study in left:
         missing = escaped(", ".join(item for item in study.items if item not in there))
         made = "–" if study.unknown else f"`polyrhythm study {study.name}`"
-        waits = study.unknown or in_words(study, everywhere=True) or "somebody who runs it"
-        yield f"| {missing} | {escaped(study.title)} | {made} | {escaped(waits)} |"
+        yield f"| {missing} | {escaped(study.title)} | {made} | {escaped(_what_it_takes(study))} |"
+
+
+def _what_it_takes(study: Study) -> str:
+    found = COSTS["studies"].get(study.name)
+    if study.unknown or found is None:
+        return study.unknown or in_words(study, everywhere=True) or "somebody who runs it"
+    trials = f" and {found['trials']:,} trials" if found["trials"] else ""
+    return (
+        f"{duration(found['hours'])} of one processor: {found['runs']:,} runs{trials}, {found['samples']:.2g} samples"
+    )
 
 
 def _items(page: Mapping[str, Any]) -> str:

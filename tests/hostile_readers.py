@@ -211,6 +211,7 @@ NOT_FROM_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("data/sources/digits.py", "dashboard/application.py", "report/page.py", "figures/page.py"), _OURS),
     **dict.fromkeys(("bench/bare.py", "bench/duel.py", "studies/page/pictures.py"), _OURS),
     "studies/advice/evidence.py": _OURS,
+    "studies/files/needs.py": _OURS,
     **dict.fromkeys(("deployment/local/folder.py", "deployment/local/keys.py"), _FOLDER),
     **dict.fromkeys(("deployment/local/loopback.py", "deployment/local/processes.py"), _FOLDER),
     "deployment/node_sums.py": _FOLDER,

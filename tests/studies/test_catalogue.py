@@ -12,6 +12,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.results import Run
 from polyrhythm.studies.definition import SCALES
 from polyrhythm.studies.files.catalogue import catalogue, find, items
+from polyrhythm.studies.files.needs import costs, hours
 from polyrhythm.studies.planning import planned
 from polyrhythm.studies.studying import study
 
@@ -21,6 +22,7 @@ NUMBERED = {
     "curriculum": {"table": range(1, 6), "figure": range(1, 13)},
     "ccfl": {"table": range(1, 5), "figure": range(1, 11)},
 }
+PAPERS_COSTS = {"fedcl", "alt", "client-centric", "curriculum", "ccfl"}
 ALL = catalogue()
 RUN = {name: of for name, of in ALL.items() if not of.unknown}
 
@@ -56,6 +58,19 @@ def test_a_file_says_what_can_be_run_at_every_scale(name: str) -> None:
         assert scale in SCALES
         for cell in planned(of, scale).cells if not of.program else ():
             cell.make.make.configuration(cell.make.fixed, 0)
+
+
+def test_what_studies_cost_was_counted_for_what_they_are() -> None:
+    """`docs/measure_costs.py` was run since rows, columns, seeds or trials changed; tags depend on a file."""
+    told = costs()["studies"]
+    for name, of in RUN.items():
+        if of.paper not in PAPERS_COSTS or of.program or name == "client-centric/table-2":
+            assert name not in told
+            continue
+        plan = planned(of, "paper")
+        assert told[name]["runs"] == len(plan.cells) * len(plan.seeds), f"{name}: run docs/measure_costs.py"
+        assert told[name]["trials"] == sum(a.many * len(a.search.seeds) for a in plan.arms.values()), name
+        assert hours(of) == told[name]["hours"] > 0
 
 
 def of_each_paper(most: int) -> set[str]:

@@ -126,10 +126,21 @@ def _heading(plan: Plan) -> str:
 def _scaled_how(plan: Plan) -> str:
     if not plan.of.scales:
         return ""
+    less = _asked(plan)
     if plan.scale == "paper":
-        return " Scale: paper" + (", the size of the paper's own." if plan.of.of_paper else ".")
+        own = f" but for {less}" if less else ", the size of the paper's own"
+        return " Scale: paper" + (f"{own}." if less or plan.of.of_paper else ".")
     why = plan.of.scales[plan.scale].why
-    return f" Scale: {plan.scale}" + (f" ({escaped(why)})." if why else ".")
+    return f" Scale: {plan.scale}" + (f" ({escaped(why)})" if why else "") + (f"; here {less}." if less else ".")
+
+
+def _asked(plan: Plan) -> str:
+    """What was asked for in place of the scale's own."""
+    own = planned(plan.of, plan.scale)
+    texts = [f"`{key} = {value}`" for key, value in plan.asked.items()]
+    for what, mine, all_of_them in (("columns", plan.columns, own.columns), ("rows", plan.rows, own.rows)):
+        texts += [f"{len(mine)} of {len(all_of_them)} {what}"] if len(mine) < len(all_of_them) else []
+    return ", ".join(texts)
 
 
 _JUDGED = (
