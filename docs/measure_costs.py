@@ -83,7 +83,7 @@ def samples(values: Mapping[str, Any]) -> float:
     else:
         visit = float(getattr(work, "epochs", 1.0)) * held
     trained = float(values["rounds"]) * min(recipe.cohort, int(values["clients"])) * visit
-    looks = values["rounds"] / dict(values.get("evaluation", {})).get("every", 1)
+    looks = float(values["rounds"]) / dict(values.get("evaluation", {})).get("every", 1)
     return trained + looks * TESTED.get(kind(values)[0].partition("(")[0], 10_000) / 3.0
 
 
@@ -99,7 +99,7 @@ def stand_in(name: str, folder: Path, shakespeare: str) -> str:
     shape, classes = _SHAPES.get(name, ((1, 28, 28), 10))
     random, path = np.random.default_rng(0), folder / f"{name}.npz"
     if not path.exists():
-        arrays = {}
+        arrays: dict[str, np.ndarray] = {}
         for part, many in (("train", 12_800), ("test", 20)):
             arrays |= {f"x_{part}": random.integers(0, 256, (many, *shape), dtype=np.uint8)}
             arrays |= {f"y_{part}": np.arange(many) % classes}
