@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 
 from polyrhythm.cli.app import app
 from polyrhythm.config.expressions import parse_call
+from polyrhythm.core.client_state import ClientState
+from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.results import Run
 
 MODULE = "strangers_nets"
@@ -90,6 +92,9 @@ def ground(folder: Path) -> Path:
             assert done.exit_code == 0, (line, done.output)
     (folder / "project" / "federation" / "experiment.toml").write_text(EXPERIMENT.format(path=PATH))
     (folder / "marker").unlink()
+    (run,) = [run for run in Run.all(folder / "runs") if run.name == "theirs"]
+    shutil.copy(run.path / "final.safetensors", folder / "theirs.safetensors")
+    NodeStore(folder / "nodes", "theirs", 0).put(0, ClientState(), ())
     np.save(folder / "rows.npy", np.zeros((2, 1, 8, 8), dtype=np.uint8))
     return folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from laws.world import same
 from polyrhythm.base.consent import NOBODY
 from polyrhythm.cli.deployed import experiment_of
 from polyrhythm.cli.flowering import up
+from polyrhythm.cli.own_model import measure
 from polyrhythm.deployment.local.loopback import Loopback, diagnosed
 from polyrhythm.deployment.local.processes import Processes, Started
 from polyrhythm.deployment.node_store import NodeStore
@@ -179,6 +181,26 @@ def test_what_is_a_clients_own_is_kept_by_its_node_though_it_is_killed(place: Pa
         state = NodeStore(folder.parents[1], done.id, client).state(3)
         assert own in state.parts
         assert same(state.parts[own], driver.store.get(client).at(3).parts[own])
+
+
+def test_a_node_measures_its_clients_own_model_where_it_lies(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the command, from the SuperNode's own folder: the simulation's numbers, bit for bit."""
+    text = TEXT.replace('"scaffold(cohort=3, epochs=1, batch=10)"', '"ditto(cohort=3, epochs=1)"')
+    (place / "measured.toml").write_text(f"local_test = 0.25\n{text}")
+    done = run(place, file="measured.toml")
+    simulated = pr.run(*experiment_of(place / "measured.toml", {}), out=place / "simulated").client_results.loc[4]
+    for client in range(3):
+        (folder,) = (place / "federation").glob(f"**/{done.id}/client-{client}")
+        capsys.readouterr()
+        measure(
+            place / "measured.toml",
+            **{"client": client, "store": folder.parents[1], "run": done.id, "version": 4, "own": False},
+            **{"weights": done.path / "final.safetensors", "settings": [], "trust": NOBODY, "as_json": True},
+        )
+        found, row = json.loads(capsys.readouterr().out), simulated.loc[client]
+        assert (found["global"]["accuracy"], found["personal"]["accuracy"]) == (row["accuracy"], row["personal"])
 
 
 def test_the_server_is_killed_and_goes_on(place: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
+from polyrhythm.base.consent import NOBODY
+from polyrhythm.config.assembly import assemble
+from polyrhythm.config.configuration import configure
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.deployment.messages import Answer, Order
 from polyrhythm.deployment.node import spans_of
@@ -19,6 +23,8 @@ from polyrhythm.deployment.shared_part import SharedPart
 from polyrhythm.deployment.wire import unpack
 from polyrhythm.experiments.prepared import prepare
 from small import federation
+from terminal import Command
+from terminal import polyrhythm as polyrhythm
 
 from .test_remote import CLIENTS, federated
 
@@ -122,6 +128,37 @@ def test_a_node_measures_its_own_model_as_the_simulation_does(tmp_path: Path, na
         row = simulated.loc[client]
         assert (found["global"]["accuracy"], found["personal"]["accuracy"]) == (row["accuracy"], row["personal"])
         assert found["global"]["loss"] == row["loss"]
+
+
+FILE = """
+data = "digits"
+clients = 4
+partition = "dirichlet(alpha=1.0)"
+local_test = 0.25
+model = "mlp(hidden=[8])"
+method = "ditto(cohort=3, epochs=1)"
+rounds = 4
+"""
+
+
+def test_the_command_says_what_the_simulation_says(tmp_path: Path, polyrhythm: Command) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text(FILE)
+    (made,) = assemble(configure(file, {}, [], NOBODY))
+    done = federated(tmp_path, lambda: made)["run"]
+    row = pr.run(made, out=tmp_path / "simulated").client_results.loc[4].loc[1]
+    given = ["--client", "1", "--store", str(tmp_path / "nodes" / "node-1"), "--run", done.id, "--version", "4"]
+    given += ["--weights", str(done.path / "final.safetensors")]
+    told = polyrhythm("flower", "own", str(file), *given, "--json")
+    assert told.code == 0, told.err
+    found = json.loads(told.out)
+    assert (found["client"], found["version"], found["run_id"]) == (1, 4, done.id)
+    assert (found["global"]["accuracy"], found["personal"]["accuracy"]) == (row["accuracy"], row["personal"])
+    assert row["personal"] != row["accuracy"]
+    table = polyrhythm("flower", "own", str(file), *given).out
+    assert f"{row['personal']:.4f}" in table
+    stranger = polyrhythm("flower", "own", str(file), *given, "--client", "9")
+    assert (stranger.code, "client 9 of 4" in stranger.err) == (2, True)
 
 
 def test_a_node_says_why_it_cannot(tmp_path: Path) -> None:

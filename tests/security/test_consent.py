@@ -40,6 +40,7 @@ HOSTILE = [
     'with_lora(os:system(command="touch marker"))',
 ]
 
+THEIRS = "--client 0 --store nodes --run theirs --weights theirs.safetensors --version 2 --set local_test=0.2"
 # Every command, on what somebody else has handed on; with several lines where it reads several kinds of things.
 NEEDS_IT: dict[str, list[str]] = {
     "run": ["run exp.toml", "run exp.toml --set model.width=3", "run --expert expert.safetensors --model mlp"],
@@ -61,6 +62,7 @@ NEEDS_IT: dict[str, list[str]] = {
     "reproduce": [f"reproduce {file} --scale paper --workers 1 --out o" for file in ("table.toml", "trained.toml")],
     "data show": ["data show --expert expert.safetensors"],
     "flower up": ["flower up exp.toml --dir f", "flower up project --dir f"],
+    "flower own": [f"flower own exp.toml {THEIRS}", f"flower own project {THEIRS}"],
 }
 WITHOUT_IT: dict[str, list[str]] = {
     "show": ["show theirs", "show theirs --json"],
@@ -231,7 +233,7 @@ def test_with_consent_it_runs(polyrhythm: Command, handed: Handed, monkeypatch: 
     folder = handed(PATH)
     done = polyrhythm(*line.split(), "--trust", MODULE)
     assert (folder / "marker").exists()
-    if line.startswith("flower"):
+    if line.startswith("flower up"):
         assert told == [f'trust="{MODULE}"']
         assert "as far as that" in done.err
     else:

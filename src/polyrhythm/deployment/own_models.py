@@ -46,7 +46,14 @@ def own_results(
         UserError: the node remembers nothing of that run, the client has no test, the model is another one, or the
             method predicts by what only the server knows.
     """
-    recipe = prepared.recipe
+    recipe, clients = prepared.recipe, prepared.federation.clients
+    if not own and not 0 <= client < clients:
+        raise UserError(
+            f"client {client} of {clients}",
+            expected=f"a number from 0 to {clients - 1}",
+            why="a client's test is found by its number",
+            fix="give the number that the node has: client of its --node-config",
+        )
     if recipe.personal.asks:
         raise UserError(
             f"{recipe.personal.label()}, measured at a node",

@@ -66,7 +66,8 @@ class Evaluator:
         if (apart := federation.unseen) is not None and experiment.recipe.regime != "local":
             self.unseen = {c: Holding(apart.tests.samples, apart.tests.indices(c)) for c in apart.clients}
         self._groups = {name: members.tolist() for name, members in prepared.groups.items()}
-        self._of_groups = {} if self._clients else self._training_data_of_groups(experiment)
+        self._by_tests = bool(self._clients) and experiment.recipe.regime != "centralised"
+        self._of_groups = {} if self._by_tests else self._training_data_of_groups(experiment)
         self._pairs: tuple[tuple[Tensor, Tensor], ...] = ()
         self._train = None
         wanted = min(experiment.evaluation.train_samples, len(federation.shares.order))
@@ -233,7 +234,7 @@ class Evaluator:
             of: names it.
         """
         tallies = {name: _sum(own[c] for c in members if c in own) for name, members in self._groups.items()}
-        if not own:
+        if not own or not self._by_tests:
             tallies = {n: self._tally(model, data, "group", n, *of) for n, data in self._of_groups.items()}
         read = {name: self._task.read(tally) for name, tally in tallies.items() if tally.count}
         found = {

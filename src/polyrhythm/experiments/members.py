@@ -15,9 +15,12 @@ MOST = 10_000
 
 
 def measured(experiment: Experiment) -> list[int]:
-    """The clients whose own results are kept, by number: all that have a test, or a sample of them by device."""
+    """The clients whose own results are kept, by number: all that have a test, or a sample of them by device.
+
+    None where all samples are one client's: those who have tests then are no clients of the run.
+    """
     tests, most = experiment.federation.local_tests, experiment.evaluation.client_results
-    if tests is None or not most:
+    if tests is None or not most or experiment.recipe.regime == "centralised":
         return []
     having = np.flatnonzero(tests.sizes).tolist()
     if len(having) <= most:
@@ -46,7 +49,7 @@ def members(experiment: Experiment, chosen: Sequence[int], *, until: float | Non
     world = None if until is None else experiment.world(np.array(clients, dtype=np.int64))
     found = []
     for client in clients:
-        held, tests = federation.shares, federation.local_tests
+        held, tests = federation.shares, None if experiment.recipe.regime == "centralised" else federation.local_tests
         if federation.unseen is not None and client in never:
             held, tests = federation.unseen.train, federation.unseen.tests
         record = ClientRecord(

@@ -277,12 +277,11 @@ def _at_once(experiment: Experiment) -> int:
 
 
 def _pooled(federation: Federation) -> Federation:
-    """All the clients' samples in the hands of one."""
+    """All the clients' samples in the hands of one; the clients' own tests stay as they are."""
     order = federation.shares.order.numpy()
     return dataclasses.replace(
         federation,
         shares=Shares.of(federation.train, order, np.array([len(order)])),
-        local_tests=None,
         unseen=None,
         names=(),
         notes=(*federation.notes, f"centralised: the samples of {federation.clients} clients are one client's"),

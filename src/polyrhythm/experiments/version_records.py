@@ -52,7 +52,8 @@ class VersionRecords:
         self._state_of = state_of
         self._shown: tuple[int, Model] | None = None
         self._evaluator = Evaluator(prepared, by_class=by_class)
-        self._personal = PersonalModels(prepared, state_of) if prepared.recipe.has_personal and states_known else None
+        has_own = prepared.recipe.has_personal and states_known and prepared.recipe.regime != "centralised"
+        self._personal = PersonalModels(prepared, state_of) if has_own else None
         self.measured: Sequence[int] = self._evaluator.measured
         """The clients whose own results are kept."""
         self.of_clients: ClientResultsRecord | None = None

@@ -40,7 +40,7 @@ def load_weights(module: nn.Module, source: Source, skip: Sequence[str] = ()) ->
     filled = copy_of(module)
     own = state_of(filled)
     left = {name for name in own if skipped(name, skip)}
-    loaded = {plain(name, own): tensor for name, tensor in _read(source).items()}
+    loaded = {plain(name, own): tensor for name, tensor in read_weights(source).items()}
     loaded = {name: tensor for name, tensor in loaded.items() if not skipped(name, skip)}
     for pattern in skip:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in own):
@@ -94,7 +94,15 @@ def check_finite(parameters: Mapping[str, Tensor], where: str) -> None:
         )
 
 
-def _read(source: Source) -> Mapping[str, Tensor]:
+def read_weights(source: Source) -> Mapping[str, Tensor]:
+    """Weights by name, as a source has them.
+
+    Args:
+        source: as in `load_weights`.
+
+    Raises:
+        UserError: no such file, a damaged one, or one that holds more than tensors.
+    """
     if isinstance(source, nn.Module):
         return state_of(source)
     if isinstance(source, Mapping):

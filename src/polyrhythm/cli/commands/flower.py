@@ -82,6 +82,48 @@ def flower_up(
     )
 
 
+@app.command("own")
+@guarded
+def flower_own(
+    experiment: Annotated[Path, typer.Argument(help="The node's experiment file in TOML, or the folder of a project.")],
+    client: Annotated[int, typer.Option("--client", min=0, help="The node's number.")],
+    run: Annotated[str, typer.Option("--run", help="The run's id, as the server's record has it.")],
+    weights: Annotated[
+        Path,
+        typer.Option("--weights", help="The global model: final.safetensors of the server's record, or a state dict."),
+    ],
+    version: Annotated[int, typer.Option("--version", min=0, help="Which version that is.")],
+    store: Annotated[Path, typer.Option("--store", help="The folder in which the node remembers.")] = Path(
+        "~/.polyrhythm/nodes"
+    ),
+    own: Annotated[
+        bool, typer.Option("--own", help="All data of the experiment are the node's; their test is the client's.")
+    ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key: --set local_test=0.2. May be repeated."),
+    ] = None,
+    trust: Trusted = None,
+    json: Json = False,
+) -> None:
+    """Measure a client's own model where it lies, at its node, beside the global one. Nothing is sent."""
+    from polyrhythm.cli.consenting import consented
+    from polyrhythm.cli.own_model import measure
+
+    measure(
+        experiment,
+        client=client,
+        store=store,
+        run=run,
+        weights=weights,
+        version=version,
+        own=own,
+        settings=settings or [],
+        trust=consented(trust, {}, settings),
+        as_json=json,
+    )
+
+
 @app.command("down")
 @guarded
 def flower_down(folder: Federation = Path(".flower")) -> None:
