@@ -183,9 +183,7 @@ def test_what_is_a_clients_own_is_kept_by_its_node_though_it_is_killed(place: Pa
         assert same(state.parts[own], driver.store.get(client).at(3).parts[own])
 
 
-def test_a_node_measures_its_clients_own_model_where_it_lies(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_measures_its_clients_own_model_where_it_lies(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By the command, from the SuperNode's own folder: the simulation's numbers, bit for bit."""
     text = TEXT.replace('"scaffold(cohort=3, epochs=1, batch=10)"', '"ditto(cohort=3, epochs=1)"')
     (place / "measured.toml").write_text(f"local_test = 0.25\n{text}")

@@ -355,6 +355,17 @@ def test_centralised_is_plain_training_on_everything() -> None:
         torch.testing.assert_close(log.states[-1][name], value, atol=1e-6, rtol=1e-5)
 
 
+def test_centralised_is_measured_on_clients_own_tests() -> None:
+    """As a model of FedAvg with the same weights is, though there are no such clients any more."""
+    made = pr.federate(collection(120), pr.data.Dirichlet(alpha=0.5), 6, 0, local_test=0.3, unseen=0.2)
+    summary, log = logged(federation=made, recipe=pr.centralised(epochs=1, batch=10, lr=0.1), rounds=2)
+    weights = log.states[-1]
+    same, _ = logged(federation=made, recipe=pr.fedavg(cohort=2, lr=1e-30), rounds=1, initial=weights)
+    names = ("global_mean", "global_pooled", "global_worst_decile", "global_sd_over_clients")
+    assert {name: summary[name] for name in names} == {name: same[name] for name in names}
+    assert "unseen_global_mean" not in summary
+
+
 def test_local_only_shows_the_mean_of_all_clients_own_models() -> None:
     split = dealt(collection(), [30, 30])
     recipe = pr.local_only(cohort=2, epochs=1, batch=10)

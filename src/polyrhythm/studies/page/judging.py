@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
+from polyrhythm.base.metric_names import in_words
 from polyrhythm.results import Run
 from polyrhythm.results.tables import signed
 from polyrhythm.runs.costs import Row
@@ -46,9 +47,10 @@ class Results:
         return cls(plan=plan, runs=runs, versions=versions)
 
     @property
-    def headline(self) -> str:
-        """The metric that is the result."""
-        return next((run.headline for runs in self.runs.values() for run in runs.values()), "accuracy")
+    def headlines(self) -> str:
+        """The metric that is the result, in words; where columns differ in it, all of them."""
+        found = dict.fromkeys(in_words(run.headline) for runs in self.runs.values() for run in runs.values())
+        return " or ".join(found) or "accuracy"
 
     def values(self, key: Key, measure: str = "", goal: float | None = None) -> dict[int, float]:
         """A number of each seed of a cell that has one; results in percent.
@@ -70,7 +72,7 @@ class Results:
         """The results of a cell's seeds, in percent, when each had spent a budget."""
         measure = self.plan.of.measure
         found = {
-            seed: measures.result_at(rows, self.headline, measure, cost, budgets[seed])
+            seed: measures.result_at(rows, self.runs[key][seed].headline, measure, cost, budgets[seed])
             for seed, rows in self.versions.get(key, {}).items()
             if seed in budgets
         }

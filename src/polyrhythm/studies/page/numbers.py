@@ -80,7 +80,7 @@ def _value(value: Any) -> str:
 def beside(results: Results) -> Table:
     """Ours beside the paper's, a line for each cell."""
     of = results.plan.of
-    what = f"{in_words(results.headline)}, {MEASURES[of.measure]}, in percent"
+    what = f"{results.headlines[:1].upper()}{results.headlines[1:]}, {MEASURES[of.measure]}, in percent"
     if not any(key in of.numbers for key in _keys(results)):
         return _ours(results, what)
     rounds = of.spread == "rounds of one run"
@@ -101,7 +101,7 @@ def beside(results: Results) -> Table:
     )
     return Table(
         name="beside",
-        caption=f"{what.capitalize()}. The paper's ± is {_whose(of.spread)}; ours is the sample standard deviation "
+        caption=f"{what}. The paper's ± is {_whose(of.spread)}; ours is the sample standard deviation "
         f"over seeds ({_seeds(results)}). Within spread: no further apart than both together."
         + (f" Pairs of rows in the paper's order: {orders}." if orders else ""),
         head=("", "paper", "ours", *(("ours, over rounds",) if rounds else ()), "difference", "verdict"),
@@ -111,7 +111,8 @@ def beside(results: Results) -> Table:
 
 def _jitter(results: Results, key: Key) -> str:
     """How much a cell's runs move over their last rounds, as the paper's ± has it."""
-    found = [measures.jitter(rows, results.headline) for rows in results.versions.get(key, {}).values()]
+    versions, runs = results.versions.get(key, {}), results.runs.get(key, {})
+    found = [measures.jitter(rows, runs[seed].headline) for seed, rows in versions.items()]
     known = [value for value in found if value is not None]
     return f"± {100 * math.fsum(known) / len(known):.2f}" if known else NONE
 
@@ -122,7 +123,7 @@ def _ours(results: Results, what: str) -> Table:
     lines = [(row, *(percent(results.values((row, c))) for c in plan.columns)) for row in plan.rows]
     return Table(
         name="ours",
-        caption=f"{what.capitalize()}: mean ± sample standard deviation over seeds ({_seeds(results)})."
+        caption=f"{what}: mean ± sample standard deviation over seeds ({_seeds(results)})."
         + (" The paper shows curves, without numbers in its text." if plan.of.of_paper else ""),
         head=("", *(column or "ours" for column in plan.columns)),
         rows=tables.rows(lines),

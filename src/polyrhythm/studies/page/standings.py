@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from polyrhythm.base.metric_names import in_words
 from polyrhythm.results import tables
 from polyrhythm.results.tables import NONE, Table, signed
 from polyrhythm.runs.comparison import spread
@@ -96,7 +95,7 @@ def served(results: Results) -> Table | None:
         )
     if not lines:
         return None
-    word = in_words(results.headline)
+    word = results.headlines
     if _of_own(results):
         return Table(
             name="served",
