@@ -24,6 +24,7 @@ PAPERS: Mapping[str, str] = {
     "privacy": "Accuracy against privacy",
     "combinations": "Combinations that no paper tried",
     "heterogeneity": "Methods beside each other, as no paper compares them",
+    "adapters": "Low-rank adapters of pretrained models",
 }
 SHORT: Mapping[str, str] = {
     "fedcl": "FedCL",
@@ -35,10 +36,11 @@ SHORT: Mapping[str, str] = {
     "privacy": "Privacy",
     "combinations": "Combinations",
     "heterogeneity": "Heterogeneity",
+    "adapters": "Adapters",
 }
 """The papers, as they are called in tables."""
 
-_OF_OURS = ("personal", "privacy", "combinations", "heterogeneity")
+_OF_OURS = ("personal", "privacy", "combinations", "heterogeneity", "adapters")
 SCALES = ("smoke", "quick", "paper")
 Scale = Literal["smoke", "quick", "paper"]
 Spread = Literal["seeds", "rounds of one run", "not said", "none"]
