@@ -40,3 +40,27 @@ def test_results_of_clients_are_those_of_the_last_version(tmp_path: Path) -> Non
 def test_where_nobody_looks_there_is_no_number(tmp_path: Path) -> None:
     found = run(pr.fedavg(cohort=2), tmp_path)
     assert value(found, found.versions, "critical_rounds") is None
+
+
+STUDY = """
+data = "digits"
+partition = "iid"
+clients = 3
+local_test = 0.2
+model = "logistic"
+task = "classification(metrics=[f1])"
+rounds = 1
+seeds = "0-1"
+[rows.FedAvg]
+method = "fedavg(cohort=3)"
+"""
+
+
+def test_a_page_has_the_other_metrics_of_the_task(tmp_path: Path) -> None:
+    """They are those beside the headline metric, and beside the loss, which tells its own story."""
+    (tmp_path / "one.toml").write_text(STUDY)
+    result = pr.study(tmp_path / "one.toml", out=tmp_path, workers=1)
+    (table,) = [one for one in result.findings.tables if one.name == "metrics"]
+    assert table.head == ("", "accuracy, common test", "accuracy, own tests, mean")
+    last = [run.history["test_accuracy"].iloc[-1] for run in result.runs("FedAvg")]
+    assert table.rows[0][1].startswith(f"{sum(last) / 2:.4g} ±")

@@ -145,7 +145,8 @@ def _program(plan: Plan, path: Path, out: Path | str) -> StudyResult:
 
 def _findings(plan: Plan, found: StudyResult, results: Results, path: Path) -> Findings:
     judged = tuple(outcomes(results))
-    tables: list[Table | None] = [numbers.beside(results), *standings.tables_of(results)]
+    tables: list[Table | None] = [numbers.beside(results), numbers.other_metrics(results)]
+    tables += standings.tables_of(results)
     tables += [numbers.equal_costs(results), numbers.costs(results)]
     pictures = [*_pictures(plan, results, path)]
     if not plan.of.apart:  # else the page lists what was chosen, and the record has the trials

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polyrhythm.base.metric_names import in_words
+from polyrhythm.base.metric_names import NAN_OUTPUTS, in_words
 from polyrhythm.results import tables
 from polyrhythm.results.tables import NONE, Table, signed
 from polyrhythm.runs.comparison import spread
@@ -150,6 +150,49 @@ def equal_costs(results: Results) -> Table | None:
         head=("", "equal rounds", *(f"equal {HEADS[cost]}" for cost in spent)),
         rows=tables.rows(lines),
     )
+
+
+def other_metrics(results: Results) -> Table | None:
+    """What the task measures beside the headline metric and the loss; None if that is nothing.
+
+    On the common test, and as the mean over clients' own tests: there of the global model, or of clients' own where
+    nobody exchanges anything.
+    """
+    last = {
+        key: [next((row for row in reversed(rows) if row["test"] and row["version"] > 0), None) for rows in of.values()]
+        for key, of in results.versions.items()
+    }
+    ends = [row for rows in last.values() for row in rows if row]
+    names = dict.fromkeys(name for row in ends for name in row["test"])
+    wanted = [n for n in names if n not in ("loss", results.headline, NAN_OUTPUTS)]
+    found: list[tuple[str, list[str]]] = []
+    for name in wanted:
+        for where, key_of, words in (("test", name, "common test"), ("clients", f"{name}_mean", "own tests, mean")):
+            cells = [
+                _spread_of([(row[where] or {}).get(key_of) for row in last.get(key, []) if row])
+                for key in _keys(results)
+            ]
+            if any(cell != NONE for cell in cells):
+                found.append((f"{in_words(name)}, {words}", cells))
+    lines = [(named(*key), *(cells[i] for _, cells in found)) for i, key in enumerate(_keys(results))]
+    if not found:
+        return None
+    return Table(
+        name="metrics",
+        caption="What else the task measures, of the last evaluated version: mean ± sample standard deviation over "
+        "seeds. On clients' own tests it is that of the global model, whether or not they use it, and of their own "
+        "where each trains alone.",
+        head=("", *(head for head, _ in found)),
+        rows=tables.rows(lines),
+    )
+
+
+def _spread_of(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return NONE
+    mean, sd = mean_and_spread(known)
+    return f"{mean:.4g}" if sd is None else f"{mean:.4g} ± {sd:.2g}"
 
 
 def costs(results: Results) -> Table:
