@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import polyrhythm as pr
+from polyrhythm.base import filed
+from polyrhythm.base.filed import any_filed
+from polyrhythm.deployment import outstanding
 from polyrhythm.deployment.federating import Serving, serve
+from polyrhythm.deployment.registry import Reply
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
+from polyrhythm.methods.together import Releasing
 from polyrhythm.runs.observer import Observer
 from pretend import JumpingClock, PretendTransport, nodes_of
 from small import federation
@@ -29,6 +35,7 @@ SYNCHRONOUS: dict[str, Callable[[], pr.Recipe]] = {
     "compressed": lambda: pr.fedavg(cohort=3, epochs=2, batch=5) | pr.parts.compress_top_k(share=0.1),
     "measured": lambda: pr.power_of_choice(cohort=2, batch=5),
     "moon": lambda: pr.moon(cohort=2, batch=5, layer="logits"),
+    "median": lambda: pr.fedavg(cohort=3, epochs=2, batch=5) | pr.parts.median(),
 }
 
 
@@ -263,3 +270,36 @@ def test_a_compressed_update_is_as_small_as_it_is_said_to_be(tmp_path: Path, par
     travelled = sum(array.nbytes for parcel in answers for array in parcel.arrays)
     vectors = len(answers) * 4 * prepare(made()).chosen.engine.layout.size
     assert travelled < 1.3 * billed < vectors
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what was read of a map is let go on Linux alone")
+@pytest.mark.parametrize("name", ["fedavg", "scaffold", "compressed", "ccfl", "median"])
+def test_what_clients_send_waits_in_files_and_changes_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Answers are fetched a few at a time, and of those that wait for a version no vector stays in memory."""
+    monkeypatch.setattr(filed, "LONG", 0)
+    monkeypatch.setattr(outstanding, "AT_ONCE", 1)
+    asked, summed = list[int](), list[bool]()
+    pull, mean = PretendTransport.pull, Releasing.mean
+
+    def pulled(self: PretendTransport, messages: Collection[str]) -> list[Reply]:
+        asked.append(sum(int(message) >= CLIENTS for message in messages))  # after the greetings
+        return pull(self, messages)
+
+    def looked(self: Releasing, setup: Any, parts: Any, release: Any) -> Any:
+        sent = [*release.updates(), *(v for extra in release.extras("control_variates") for v in extra.values())]
+        summed.extend(any_filed([vector]) for vector in sent)
+        return mean(self, setup, parts, release)
+
+    monkeypatch.setattr(PretendTransport, "pull", pulled)
+    monkeypatch.setattr(Releasing, "mean", looked)
+
+    def made() -> pr.Experiment:
+        return experiment(SYNCHRONOUS[name]())
+
+    done = federated(tmp_path, made, takes=lambda node, number: 1.0 + (number * 7 + node) % 5)
+    assert max(asked) == 1
+    assert summed
+    assert all(summed)
+    assert done["digest"] == carry_out(prepare(made()), [])["digest"]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from polyrhythm.base.compiled import extension
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.filed import READ, any_filed, part
 from polyrhythm.base.vectors import Buffers, Layout, Spans, all_finite
 
 _AT_ONCE = 2**16
@@ -22,7 +23,8 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
 
     The tree is left-complete over positions: every aligned block of 2**k neighbours is summed on its own. Half
     precision is summed in float32. The inputs are not changed. Where the native engine was compiled it sums float32
-    vectors, to the same bits, and reads each of them once; but not short ones, which take longer to hand over.
+    vectors, to the same bits, and reads each of them once; but not short ones, which take longer to hand over. Of
+    vectors that wait in files, a part of each is resident at a time.
 
     Args:
         vectors: n tensors of one shape and dtype; a sequence, or made one by one as they are asked for.
@@ -31,6 +33,8 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
     Returns:
         A new tensor, float32 for half-precision inputs, otherwise of the inputs' dtype.
     """
+    if isinstance(vectors, Sequence) and any_filed(vectors):
+        return _sum_of_filed(vectors, weights)
     if (compiled := _compiled_sum()) and isinstance(vectors, Sequence) and 0 < len(vectors) == len(weights):
         long = len(vectors) * vectors[0].numel() > _AT_ONCE
         if long and all(map(_plain, vectors)):
@@ -48,6 +52,13 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
     while stack:
         total = stack.pop()[1].add_(total)
     return total
+
+
+def _sum_of_filed(vectors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """The same sum part by part: what one coordinate comes to depends on no other."""
+    step = max(_AT_ONCE, READ // (len(vectors) * vectors[0].element_size()))
+    starts = range(0, len(vectors[0]), step)
+    return torch.cat([weighted_sum([part(vector, first, step) for vector in vectors], weights) for first in starts])
 
 
 def _blocks(vectors: Iterable[Tensor], weights: Sequence[float]) -> Iterator[tuple[int, Tensor]]:

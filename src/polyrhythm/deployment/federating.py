@@ -105,6 +105,7 @@ def serve(
         nodes=nodes,
         clock=clock,
         run=lambda: launch.recorder.run_id,
+        folder=lambda: launch.recorder.path,
         tell=tell,
         charges=Charges(lambda: launch.recorder.path),
     )
@@ -217,6 +218,7 @@ class _OnNodes:
     nodes: Nodes
     clock: Clock
     run: Callable[[], str]
+    folder: Callable[[], Path]
     tell: Tell
     charges: Charges
 
@@ -249,6 +251,7 @@ class _OnNodes:
             self.nodes,
             self.clock,
             run=self.run,
+            folder=self.folder,
             scaling=scaling_of(prepared.federation.train),
             retain=prepared.execution.checkpoint.keep,
             returns=serving.returns,

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import final
 
 import torch
 
 from polyrhythm.base.faults import FaultKind
+from polyrhythm.base.filed import Files
 from polyrhythm.base.messages import Assignment, Event, Lost, Report
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import Flight, Record
@@ -26,9 +28,12 @@ from polyrhythm.deployment.registry import TRIES, Nodes, Reply, Tell, Transport,
 from polyrhythm.deployment.shared_part import SharedPart
 from polyrhythm.deployment.sums import Mail
 from polyrhythm.deployment.wire import Parcel, Sums, pack, unpack
+from polyrhythm.simulation.client_store.vector_files import with_vectors
 
 LOOK = 1.0
 """Seconds between two looks at who is there."""
+AT_ONCE = 2**26
+"""Bytes of answers that are asked for at the same time, if that is more than one."""
 LONG = 300.0
 """Seconds after which it is said that a visit takes long, and again whenever it has taken twice as long."""
 
@@ -89,6 +94,7 @@ class Outstanding:
         retain: how many checkpoints the server may go back to.
         returns: seconds that a visit waits for its node to come back, 0 for none.
         tell: says what happens to nodes.
+        folder: gives that on whose file system long vectors of answers wait for their version.
     """
 
     def __init__(
@@ -98,17 +104,21 @@ class Outstanding:
         nodes: Nodes,
         *,
         run: Callable[[], str],
+        folder: Callable[[], Path],
         scaling: Normalise | None,
         retain: int,
         returns: float,
         tell: Tell,
     ) -> None:
         self._server, self._transport, self._nodes = server, transport, nodes
-        self._run, self._returns, self._tell = run, returns, tell
+        self._run, self._returns, self._tell, self._folder = run, returns, tell, folder
         rows = None if scaling is None else (scaling.mean, scaling.std)
         self._scaling = None if rows is None else torch.tensor(rows, dtype=torch.float64)
         self._hearing = Hearing(server.recipe, server.setup, server.layout)
         self._shared = SharedPart(server.recipe, server.layout)
+        vectors = (1 + server.recipe.extra_vectors) * max(1, server.layout.vector_bytes)
+        self._at_once = max(1, AT_ONCE // vectors)
+        self._files: Files | None = None
         self._out: dict[int, Out] = {}
         self._messages: dict[str, int] = {}  # dispatch numbers
         # Accepted visits as they were at the checkpoints that may be gone back to.
@@ -175,8 +185,13 @@ class Outstanding:
         return held_part(server.recipe, server.setup, server.layout, assignment) or self._shared
 
     def hear(self, now: Callable[[], float]) -> list[Heard]:
-        """What the answers mean that have come."""
-        return [heard for reply in self._transport.pull(list(self._messages)) for heard in self._understood(reply, now)]
+        """What the answers mean that have come: so many are asked for at a time as `AT_ONCE` has room for."""
+        messages, heard, step = list(self._messages), list[Heard](), self._at_once
+        for first in range(0, len(messages), step):
+            replies = deque(self._transport.pull(messages[first : first + step]))
+            while replies:
+                heard += self._understood(replies.popleft(), now)
+        return heard
 
     def _understood(self, reply: Reply, now: Callable[[], float]) -> Sequence[Heard]:
         """What a reply means; nothing, if its visit is to be sent again."""
@@ -196,7 +211,16 @@ class Outstanding:
         if out is None:
             return self._stray(answer.report)
         del self._out[out.assignment.dispatch]
-        return (Heard(event=answer.report, visit=out, seconds=answer.seconds, came=came),)
+        return (Heard(event=self._set_aside(answer.report), visit=out, seconds=answer.seconds, came=came),)
+
+    def _set_aside(self, report: Report) -> Report:
+        """The same report, its long vectors in files: they wait for those of the others."""
+        if report.kind != "train" or self._server.recipe.releasing.base.release_size == 1:
+            return report
+        if self._files is None:
+            self._files = Files(self._folder())
+        waiting: Report = with_vectors(report, self._files.put)
+        return waiting
 
     def _unanswered(self, out: Out, reply: Reply, now: float) -> Sequence[Heard]:
         """What it means that no answer comes: the visit is sent again if its node went away, or lost."""

@@ -13,9 +13,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import final
 
+from torch import Tensor
+
 from polyrhythm.base.errors import RunFailed
+from polyrhythm.base.filed import let_go
 from polyrhythm.base.messages import Arrived, Lost, Report, Timer
 from polyrhythm.base.vectors import Layout
 from polyrhythm.core.client_state import ClientState
@@ -34,6 +38,7 @@ from polyrhythm.fleet import Load, Remembered, Spent, VisitOutcome
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.runs.charges import Charges
+from polyrhythm.simulation.client_store.vector_files import vectors
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import VISIT, Agenda, DriverState, Underway
 from polyrhythm.simulation.roster import WorldRoster
@@ -55,6 +60,7 @@ class RemoteDriver:
         nodes: who they are; gathered already.
         clock: the time.
         run: gives the run's id, once it has begun.
+        folder: gives the run's folder, once it has begun; what clients send waits there for its version.
         scaling: by which statistics of its samples the server scales inputs, if by any.
         retain: how many checkpoints the server may go back to.
         returns: seconds that a visit waits for its node to come back, 0 for none.
@@ -75,6 +81,7 @@ class RemoteDriver:
         clock: Clock,
         *,
         run: Callable[[], str],
+        folder: Callable[[], Path],
         scaling: Normalise | None = None,
         retain: int = 2,
         returns: float = 120.0,
@@ -89,7 +96,15 @@ class RemoteDriver:
         self._tell, self._charges = tell, charges if recipe.releasing.private else None
         self._state: ServerState | None = None
         self._out = Outstanding(
-            self.server, transport, nodes, run=run, scaling=scaling, retain=retain, returns=returns, tell=tell
+            self.server,
+            transport,
+            nodes,
+            run=run,
+            folder=folder,
+            scaling=scaling,
+            retain=retain,
+            returns=returns,
+            tell=tell,
         )
         self._sums: RemoteSums | None = None
         if recipe.sums_only:
@@ -255,7 +270,10 @@ class RemoteDriver:
         return heard, turn
 
     def _received(self, heard: Heard, state: ServerState) -> ServerDecision:
-        return self.server.receive(state, heard.event, self.roster)
+        turn = self.server.receive(state, heard.event, self.roster)
+        if isinstance(heard.event, Report):  # which has been read, and waits
+            let_go(vector for vector in vectors(heard.event) if isinstance(vector, Tensor))
+        return turn
 
     def _spared(self, out: Out, state: ServerState, failure: Exception) -> bool:
         """Whether the run goes on although the core could not go on with a report: no single node can end it.
