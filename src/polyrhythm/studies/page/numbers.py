@@ -164,7 +164,8 @@ def other_metrics(results: Results) -> Table | None:
     }
     ends = [row for rows in last.values() for row in rows if row]
     names = dict.fromkeys(name for row in ends for name in row["test"])
-    wanted = [n for n in names if n not in ("loss", results.headline, NAN_OUTPUTS)]
+    told = {"loss", NAN_OUTPUTS, *(run.headline for runs in results.runs.values() for run in runs.values())}
+    wanted = [name for name in names if name not in told]
     found: list[tuple[str, list[str]]] = []
     for name in wanted:
         for where, key_of, words in (("test", name, "common test"), ("clients", f"{name}_mean", "own tests, mean")):
