@@ -177,7 +177,7 @@ def advise(
 
     Data skew, speeds, presence, cohort, and the rounds that FedAvg makes of the budget are measured, and compared with
     those of the settings in a table that comes with the package; recipes are ordered by their mean gain over FedAvg in
-    the three nearest ones. `notes` says where the table does not reach.
+    the nearest one. `notes` says where the table does not reach.
 
     Args:
         experiment: whose data, model, fleet, cohort and local settings count. Its method is what is advised on.

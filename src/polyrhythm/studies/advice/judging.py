@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Literal, final
 
 from polyrhythm.runs.paired import Difference, difference
 from polyrhythm.studies.advice.evidence import NEAREST, RESOURCES, Resource, Tried, nearest, standings, tried
 
 ADVISED, FIRST_THREE = "the first of the advice", "the best of its first three"
+Left = Literal["places", "fleets", "both"]
 FIXED = ("FedAvg", "FedAdam", "FedBuff", "SCAFFOLD")
 """What it is compared with: always the same recipe."""
 
@@ -62,15 +63,26 @@ def cases(table: Mapping[str, Any], many: int = NEAREST) -> list[Case]:
     ]
 
 
-def left_out(table: Mapping[str, Any], many: int = NEAREST) -> list[Case]:
-    """Every setting of the evidence with every budget, advised on by those that are dealt in another way."""
+def left_out(table: Mapping[str, Any], many: int = NEAREST, what: Left = "places") -> list[Case]:
+    """Every setting of the evidence with every budget, advised on without those that are like it.
+
+    Args:
+        table: the evidence.
+        many: settings that the advice goes by.
+        what: is left out: "places", those that are dealt alike; "fleets", those on the same devices; or "both".
+    """
     return [
-        _advised(resource, one, [other for other in every if other.name != one.name], many)
+        _advised(resource, one, others, many)
         for resource in RESOURCES
         for every in [tried(table, resource)]
         for one in every
-        if any(other.name != one.name for other in every)
+        if (others := [other for other in every if _apart(one, other, what)])
     ]
+
+
+def _apart(one: Tried, other: Tried, what: Left) -> bool:
+    places, fleets = one.name != other.name, one.fleet != other.fleet
+    return (places or what == "fleets") and (fleets or what == "places")
 
 
 def _advised(resource: Resource, one: Tried, known: Sequence[Tried], many: int) -> Case:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from polyrhythm.results.tables import HOLDS_ZERO, NONE, Table, rows, signed
 from polyrhythm.runs.costs import COSTS
@@ -24,6 +24,7 @@ def told(table: Mapping[str, Any]) -> Findings:
         verdict=holding(claims),
         tables=(
             *(_regrets(some, name) for name, some in judged.items() if some),
+            *([_neighbours(table)] if judging.left_out(table, what="both") else []),
             *([_cases(held_out)] if held_out else []),
             *(_pays(table, resource) for resource in RESOURCES),
             _overall(table),
@@ -88,6 +89,24 @@ def _regrets(some: Sequence[judging.Case], name: str) -> Table:
         f"gives, with its 95 % interval over {len({c.of.name for c in some})} places, each the mean of its fleets "
         f"(Student's t), as fleets of a place share data, seeds and many updates; {HOLDS_ZERO} the interval holds 0.",
         head=("who follows", *(f"by {r}" for r in RESOURCES), "all", "best", "the advice is ahead by"),
+        rows=rows(lines),
+    )
+
+
+def _neighbours(table: Mapping[str, Any]) -> Table:
+    """What the advice loses by how many settings it goes by, and by what is left out of the evidence."""
+    lines, whats = [], get_args(judging.Left)
+    for many in (1, 2, 3, 5):
+        losses = [_loss(judging.left_out(table, many, what), ADVISED).mean for what in whats]
+        lines.append((f"{many} nearest", *(NONE if loss is None else f"{loss:.2f}" for loss in losses)))
+    always = [_loss(judging.left_out(table, what=what), "FedAdam").mean for what in whats]
+    lines.append(("always FedAdam", *(NONE if loss is None else f"{loss:.2f}" for loss in always)))
+    return Table(
+        name="neighbours",
+        caption="What the first of the advice loses to the best recipe of each setting of the evidence, in points, by "
+        "how many settings it goes by and by what it does not know of the evidence: the setting's place, its fleet, or "
+        "both. How many the advice goes by is chosen by this table, which knows nothing of the held-out settings.",
+        head=("goes by", "places left out", "fleets left out", "both left out"),
         rows=rows(lines),
     )
 
