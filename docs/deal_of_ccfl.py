@@ -1,12 +1,15 @@
 """Fashion-MNIST with the clients of CC-FedAvg's authors: the deal that their program makes with the seed it always has.
 
-python docs/deal_of_ccfl.py deal.npz
-polyrhythm study ccfl/table-2 --scale paper --column "10 %" --set "data=npz(path=deal.npz)" \
-    --set "partition=by_column(column=client)" --set "fleet=uniform | budgets(levels=4, order=code)"
+python docs/deal_of_ccfl.py                 how even its clients and cohorts are, beside random ones
+python docs/deal_of_ccfl.py deal.npz        the data, with the client of each training sample
+polyrhythm study ccfl/table-2 --scale paper --seeds 0 --column "10 %" --row FedAvg --set "data=npz(path=deal.npz)" \
+    --set "partition=by_column(column=client)" --set "fleet=uniform | budgets(levels=4, order=code)" --set clients=none
 
-Shards as in `shards(per_client=2)`; which of them a client gets follows from NumPy's global generator, seeded with 111,
-as `utils/sampling.py` of the program draws (github.com/benjiachong/ccfedavg): two of those that are left, client by
-client. Pixels are scaled as `fashion_mnist` does it.
+Shards as in `shards(per_client=2)`. Which of them a client gets, and who is invited, follows from NumPy's global
+generator, seeded with 111, as the program draws (github.com/benjiachong/ccfedavg, `utils/sampling.py` and
+`main_fed.py`): two shards of those that are left, client by client, in the order in which CPython has a set of them;
+then, round by round, a cohort, and coins for three quarters of the clients, whatever the method, so that all rows of
+the paper's table share deal and cohorts. Pixels are scaled as `fashion_mnist` does it.
 """
 
 from __future__ import annotations
@@ -17,29 +20,66 @@ import numpy as np
 
 from polyrhythm.data.sources.idx import fashion_mnist
 
-SEED, CLIENTS, SHARDS = 111, 100, 200
+SEED, CLIENTS, SHARDS, CLASSES, ROUNDS, LAST = 111, 100, 200, 10, 400, 20
+DRAWS = 300
 
 
-def deal() -> np.ndarray:
-    """The shards of each client, [100, 2]."""
+def drawn(cohort: int) -> tuple[np.ndarray, np.ndarray]:
+    """The shards of each client, [100, 2], and who is invited in each round, [400, cohort]."""
     random = np.random.RandomState(SEED)
     left = list(range(SHARDS))
     dealt = []
     for _ in range(CLIENTS):
-        drawn = {int(shard) for shard in random.choice(left, 2, replace=False)}
-        left = [shard for shard in left if shard not in drawn]
-        dealt.append(sorted(drawn))
-    return np.array(dealt)
+        shards = {int(shard) for shard in random.choice(left, 2, replace=False)}
+        left = list(set(left) - shards)  # not in order, once few are left
+        dealt.append(sorted(shards))
+    invited = []
+    for number in range(ROUNDS):
+        invited.append(random.choice(range(CLIENTS), cohort, replace=False))
+        if number:
+            random.rand(3 * (CLIENTS // 4))
+    return np.array(dealt), np.array(invited)
 
 
-def main(path: str) -> None:
+def unevenness(dealt: np.ndarray, invited: np.ndarray) -> np.ndarray:
+    """How far the classes of each cohort are from those of all: the total variation distance, [rounds]."""
+    shares = np.zeros((CLIENTS, CLASSES))
+    for who, shards in enumerate(dealt):
+        np.add.at(shares[who], shards // (SHARDS // CLASSES), 0.5)
+    found: np.ndarray = 0.5 * np.abs(shares[invited].mean(axis=1) - 1.0 / CLASSES).sum(axis=1)
+    return found
+
+
+def single(dealt: np.ndarray) -> int:
+    """Clients both of whose shards are of one class."""
+    classes = dealt // (SHARDS // CLASSES)
+    return int((classes[:, 0] == classes[:, 1]).sum())
+
+
+def compared(cohort: int) -> str:
+    """Theirs beside random ones, in words."""
+    dealt, invited = drawn(cohort)
+    random = np.random.default_rng(0)
+    alone, last = [], []
+    for _ in range(DRAWS):
+        other = random.permutation(SHARDS).reshape(CLIENTS, 2)
+        cohorts = np.array([random.choice(CLIENTS, cohort, replace=False) for _ in range(LAST)])
+        alone.append(single(other))
+        last.append(unevenness(other, cohorts).mean())
+    return (
+        f"cohorts of {cohort}: {single(dealt)} clients of one class (random deals {np.mean(alone):.1f} ± "
+        f"{np.std(alone):.1f}); the last {LAST} cohorts are {unevenness(dealt, invited)[-LAST:].mean():.3f} from even "
+        f"(random ones {np.mean(last):.3f} ± {np.std(last):.3f})"
+    )
+
+
+def write(path: str) -> None:
     """Writes the arrays, with the client of each training sample."""
     data = fashion_mnist()
-    by_class = np.argsort(np.asarray(data.train.targets), kind="stable")
-    client = np.empty(len(by_class), dtype=np.int64)
-    for who, shards in enumerate(deal()):
-        for shard in shards:
-            client[by_class.reshape(SHARDS, -1)[shard]] = who
+    by_class = np.argsort(np.asarray(data.train.targets), kind="stable").reshape(SHARDS, -1)
+    client = np.empty(by_class.size, dtype=np.int64)
+    for who, shards in enumerate(drawn(CLIENTS // 10)[0]):
+        client[by_class[shards]] = who
     np.savez(
         path,
         x_train=data.train.inputs.numpy(),
@@ -50,5 +90,13 @@ def main(path: str) -> None:
     )
 
 
+def main() -> None:
+    """Says how even they are, or writes the data."""
+    if len(sys.argv) > 1:
+        write(sys.argv[1])
+    else:
+        print(compared(10), compared(20), sep="\n")
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -111,7 +111,7 @@ def _without_a_page(paper: str, there: Set[str]) -> Iterator[str]:
     if not left:
         return
     yield from ("", "No page yet:", "")
-    yield "| item | what | made by | at its own size |"
+    yield "| item | what | made by | at its own size, on one processor |"
     yield "| --- | --- | --- | --- |"
     for study in left:
         missing = escaped(", ".join(item for item in study.items if item not in there))
@@ -123,10 +123,9 @@ def _what_it_takes(study: Study) -> str:
     found = COSTS["studies"].get(study.name)
     if study.unknown or found is None:
         return study.unknown or in_words(study, everywhere=True) or "somebody who runs it"
+    quick = f"; {duration(found['quick_hours'])} at quick scale" if "quick_hours" in found else ""
     trials = f" and {found['trials']:,} trials" if found["trials"] else ""
-    return (
-        f"{duration(found['hours'])} of one processor: {found['runs']:,} runs{trials}, {found['samples']:.2g} samples"
-    )
+    return f"{duration(found['hours'])}: {found['runs']:,} runs{trials}, {found['samples']:.2g} samples{quick}"
 
 
 def _items(page: Mapping[str, Any]) -> str:

@@ -123,14 +123,30 @@ def measured(cell: Cell, data: str) -> dict[str, Any]:
     return {"seconds_per_sample": found.seconds.expected / found.samples}
 
 
+def counted(plan: Plan, times: Mapping[Kind, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Runs, trials, samples and hours of a plan; None if the time of one of its networks is not known."""
+    runs = [(written(cell.make), len(plan.seeds)) for cell in plan.cells]
+    trials = [(written(arm.make), arm.many * len(arm.search.seeds)) for arm in plan.arms.values()]
+    if any(kind(values) not in times for values, _ in runs):
+        return None
+    visited = [(many * samples(values), times[kind(values)]["seconds_per_sample"]) for values, many in (*runs, *trials)]
+    return {
+        "runs": sum(many for _, many in runs),
+        "trials": sum(many for _, many in trials),
+        "samples": round(sum(count for count, _ in visited)),
+        "hours": sum(count * each for count, each in visited) / 3600,
+    }
+
+
 def main() -> None:
     """Measures, counts, and writes both."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--shakespeare", default="", help="a file of plays by role; without it there is no LSTM")
     options.add_argument("--again", action="store_true", help="measure what the file has already, too")
     given = options.parse_args()
-    kept = [] if given.again or not OUT.is_file() else json.loads(OUT.read_text(encoding="utf-8"))["kinds"]
-    times: dict[Kind, dict[str, Any]] = {(one.pop("data"), one.pop("model")): one for one in kept}
+    earlier = {"kinds": []} if given.again or not OUT.is_file() else json.loads(OUT.read_text(encoding="utf-8"))
+    times: dict[Kind, dict[str, Any]] = {(one.pop("data"), one.pop("model")): one for one in earlier["kinds"]}
+    known = len(times)
     studies: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for study, plan in plans():
@@ -145,23 +161,14 @@ def main() -> None:
                     continue
                 times[what] = measured(cell, stand_in(what[0], Path(folder), given.shakespeare))
                 print(study.name, *what, f"{times[what]['seconds_per_sample']:.3g} s a sample", flush=True)
-            if any(kind(values) not in times for _, values in cells):
+            if (found := counted(plan, times)) is None:
                 continue
-            found = [(samples(values), times[kind(values)]["seconds_per_sample"]) for _, values in cells]
-            runs = len(cells) * len(plan.seeds)
-            visited = sum(count for count, _ in found) * len(plan.seeds)
-            seconds = sum(count * each for count, each in found) * len(plan.seeds)
-            trials = 0
-            for arm in plan.arms.values():
-                values = written(arm.make)
-                one = samples(values) * len(arm.search.seeds)
-                trials += arm.many * len(arm.search.seeds)
-                visited += arm.many * one
-                seconds += arm.many * one * times[kind(values)]["seconds_per_sample"]
-            studies[study.name] = {"runs": runs, "trials": trials, "samples": round(visited), "hours": seconds / 3600}
+            studies[study.name] = found
+            if "quick" in study.scales and (quick := counted(planned(study, "quick"), times)) is not None:
+                studies[study.name]["quick_hours"] = quick["hours"]
     where = machine()
     told = {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": earlier["date"] if len(times) == known else datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": f"{where['cpu']}, {where['instructions']}",
         "command": "chrt -r 1 python docs/measure_costs.py --shakespeare shakespeare_by_role.json.gz",
         "kinds": [{"data": data, "model": model, **of} for (data, model), of in times.items()],

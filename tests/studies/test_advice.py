@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -141,6 +141,18 @@ def test_the_table_that_comes_along() -> None:
             assert one.scores.keys() == METHODS.keys() == one.rates.keys()
             assert all(0.0 < value < 1.0 for values in one.scores.values() for value in values)
         assert not {one.name for one in known} & {one.name for one in held_out}
+
+
+def test_left_out_is_what_is_like_it() -> None:
+    """Where the only other setting is on the same fleet, or of the same place, that it knows it or not decides."""
+    table = evidence()
+    of = {(one["name"], one["fleet"]): one for one in table["settings"] if not one["held_out"]}
+    (name, fleet), *rest = of
+    same_place = next(key for key in rest if key[0] == name)
+    same_fleet = next(key for key in rest if key[1] == fleet)
+    for other, known in ((same_place, {"fleets"}), (same_fleet, {"places"})):
+        two = {**table, "settings": [of[name, fleet], of[other]]}
+        assert {what for what in get_args(judging.Left) if judging.left_out(two, what=what)} == known
 
 
 def test_the_page_says_what_the_table_gives() -> None:
