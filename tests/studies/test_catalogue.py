@@ -13,6 +13,8 @@ from polyrhythm.results import Run
 from polyrhythm.studies.definition import SCALES
 from polyrhythm.studies.files.catalogue import catalogue, find, items
 from polyrhythm.studies.files.needs import costs, hours
+from polyrhythm.studies.page import page
+from polyrhythm.studies.page.findings import Findings
 from polyrhythm.studies.planning import planned
 from polyrhythm.studies.studying import study
 
@@ -70,6 +72,18 @@ def test_what_studies_cost_was_counted_for_what_they_are() -> None:
         assert told[name]["runs"] == len(plan.cells) * len(plan.seeds), f"{name}: run docs/measure_costs.py"
         assert told[name]["trials"] == sum(a.many * len(a.search.seeds) for a in plan.arms.values()), name
         assert hours(of) == told[name]["hours"] > 0
+
+
+def test_a_page_says_what_is_not_the_scale_s_own() -> None:
+    of = ALL["ccfl/table-2"]
+    whole, quick = planned(of, "paper"), planned(of, "quick", settings={"rounds": 5})
+    less = planned(of, "paper", settings={"rounds": 100}, columns=["10 %"])
+    for plan, words in (
+        (whole, "Scale: paper, the size of the paper's own."),
+        (less, "Scale: paper but for `rounds = 100`, 1 of 4 columns."),
+        (quick, "Scale: quick; here `rounds = 5`."),
+    ):
+        assert words in page.markdown(plan, Findings(), page.made(plan, 0.0), {})
 
 
 def of_each_paper(most: int) -> set[str]:
