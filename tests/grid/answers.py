@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import or_
 
 import numpy as np
@@ -197,11 +197,6 @@ ANSWERS = tuple(QUESTIONS.values())
 SIZE = math.prod(map(len, ANSWERS))
 
 
-def every() -> Iterator[Choice]:
-    """All combinations."""
-    return itertools.product(*(range(len(a)) for a in ANSWERS))
-
-
 def recipe(choice: Choice) -> Recipe | UserError:
     """FedAvg with the chosen answers; or the reason why it is refused."""
     try:
@@ -246,6 +241,12 @@ def sample(size: int, seed: int = 0) -> tuple[Choice, ...]:
     while len(chosen) < size:
         chosen[_completed({}, random, tries=1)] = None
     return tuple(chosen)
+
+
+def drawn(count: int, seed: int) -> tuple[Choice, ...]:
+    """Combinations at random that run; where many draws in a row are refused, the last of them."""
+    random = np.random.default_rng((1, seed))
+    return tuple(_completed({}, random) for _ in range(count))
 
 
 def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 120) -> Choice:

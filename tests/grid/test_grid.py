@@ -34,7 +34,7 @@ from polyrhythm.methods.work.partial_work import PartialWork
 from polyrhythm.methods.work.skip_and_estimate import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 
-from .answers import ANSWERS, SIZE, Choice, every, recipe, sample, told
+from .answers import ANSWERS, SIZE, Choice, drawn, recipe, sample, told
 from .plain import restored
 from .trip import Trip, equal, travel
 
@@ -76,11 +76,14 @@ def test_a_sample_of_all_combinations_runs(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(len(ANSWERS[0])), ids=lambda i: told((i,) + (0,) * (len(ANSWERS) - 1)))
-def test_all_combinations_run(first: int, capsys: pytest.CaptureFixture[str]) -> None:
-    words = _run(choice for choice in every() if choice[0] == first)
+@pytest.mark.parametrize("part", range(20))
+def test_thousands_of_combinations_run(part: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Other ones in each part, each a draw that is not refused. All of them are thousands of millions: weeks."""
+    choices = drawn(200, part)
+    threes = {three for choice in choices for three in itertools.combinations(enumerate(choice), 3)}
+    words = _run(choices)
     with capsys.disabled():
-        print(f"\n{words}")
+        print(f"\npart {part}: {len(threes):,} threes of answers; {words}")
 
 
 def test_no_combination_is_private_by_silence() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.metric_names import in_words, is_between_0_and_1
+from polyrhythm.base.metric_names import FALLING, in_words, is_between_0_and_1
 from polyrhythm.figures.axes import SETS, Against
 from polyrhythm.figures.bands import Value, curves_of, mean, rests, single
+from polyrhythm.figures.crowd import foremost
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.lens import Log
 from polyrhythm.figures.lines import HEIGHT, lines, taken
@@ -31,6 +33,7 @@ def curves(
     against: Against | None = None,
     height: int = HEIGHT,
     turns: bool = True,
+    falling: bool | None = None,
 ) -> Chart:
     """One curve for each method, with its band where it has several seeds.
 
@@ -43,6 +46,7 @@ def curves(
         against: another horizontal axis than the options'.
         height: of the panel, pixels.
         turns: whether lines on each other are told apart by dashes.
+        falling: whether less is better; None where neither is.
     """
     against = against or options.against
     steps = {
@@ -68,8 +72,15 @@ def curves(
             )  # none where one run says nothing
             for point in points
         ]
+    chosen = list[str]()
+    if falling is not None and not options.live:
+        ends = {name: statistics.fmean(c[-1][1] for c in curves) for name, curves in steps.items() if curves}
+        chosen = foremost(ends, falling, options.baseline or next(iter(subject.methods)))
     notes += ["thin: single seeds"] if options.lens.seeds and after else []
-    return lines(subject, rows, options, measure, against, of, after=after, height=height, notes=notes, turns=turns)
+    return lines(
+        subject, rows, options, measure, against, of, after=after, height=height, notes=notes, turns=turns,
+        chosen=chosen,
+    )  # fmt: skip
 
 
 def column(row: Mapping[str, Any], name: str, after: int = -1) -> float | None:
@@ -81,17 +92,18 @@ def _accuracy(subject: Subject, options: Options) -> Chart:
     value = functools.partial(score, headline=subject.headline, on=options.on)
     _check_set(subject, options, value)
     measure = f"{in_words(subject.headline)} on the {SETS[options.on]}"
-    return curves(subject, value, options, measure, range_of(subject))
+    return curves(subject, value, options, measure, range_of(subject), falling=subject.headline in FALLING)
 
 
 def _loss(subject: Subject, options: Options) -> Chart:
     value = functools.partial(score, headline="loss", on=options.on)
     _check_set(subject, options, value)
-    return curves(subject, value, options, f"loss on the {SETS[options.on]}", LOSS)
+    return curves(subject, value, options, f"loss on the {SETS[options.on]}", LOSS, falling=True)
 
 
 def _training(subject: Subject, options: Options) -> Chart:
-    return curves(subject, functools.partial(column, name="train_loss"), options, "loss while clients train", LOSS)
+    value = functools.partial(column, name="train_loss")
+    return curves(subject, value, options, "loss while clients train", LOSS, falling=True)
 
 
 def _rate(subject: Subject, options: Options) -> Chart:
@@ -107,8 +119,9 @@ def _costs(subject: Subject, options: Options) -> Chart:
     _check_set(subject, options, value)
     measure = f"{in_words(subject.headline)} on the {SETS[options.on]}"
     of = range_of(subject)
+    how: dict[str, Any] = {"height": 240, "turns": False, "falling": subject.headline in FALLING}
     panels = [
-        curves(subject, value, narrow, "" if place else measure, of, against=cost, height=240, turns=False)
+        curves(subject, value, narrow, "" if place else measure, of, against=cost, **how)
         for place, cost in enumerate(COSTS)
     ]
     notes = dict.fromkeys(line for panel in panels for line in taken(panel))

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polyrhythm.base.metric_names import in_words
+from polyrhythm.base.metric_names import FALLING, in_words
+from polyrhythm.figures.crowd import foremost, set_apart
+from polyrhythm.figures.crowd import in_words as in_colour
 from polyrhythm.figures.curves import curves
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.marks import SHARE, chart, methods, named, panelled, shaped, wide
@@ -129,7 +131,7 @@ def _availability(subject: Subject, options: Options) -> Chart:
         for run, held in enumerate(runs)
         for group in by_groups(held, by, GROUPS)
     ]
-    means = []
+    means = list[dict[str, Any]]()
     for name, runs in of.items():
         groups = [by_groups(held, by, GROUPS) for held in runs]
         if groups and len({len(one) for one in groups}) == 1:
@@ -139,17 +141,31 @@ def _availability(subject: Subject, options: Options) -> Chart:
             ]
         else:
             means += [row for row in rows if row["method"] == name and row["seed"] == 0]
-    styles = subject.styles(options.theme)
-    color, dash = methods(styles, shown=len(subject.methods) > 1)
+    baseline, falling = options.baseline or next(iter(subject.methods)), subject.headline in FALLING
+    ends = {name: _mean([row["score"] for row in means if row["method"] == name]) for name in of if of[name]}
+    styles, chosen = subject.styles(options.theme), foremost(ends, falling, baseline)
+    if chosen:
+        styles = set_apart(styles, chosen, options.theme)
+        rows = [row for row in rows if row["method"] in chosen]
+    color, dash = methods(styles, shown=len(subject.methods) > 1, told=chosen)
     half, panels = (options.width - 60) // 2, []
     x = alt.X("place:Q", title=TITLES[by].split(", "), axis=alt.Axis(format="%" if by == "there" else "~g"))
     for key, title in (("loss", "loss"), ("score", in_words(subject.headline))):
         y = alt.Y(f"{key}:Q", title=f"{title} on own tests", scale=alt.Scale(zero=False))
         tips = ["method:N", alt.Tooltip("place:Q", format=".3~g"), alt.Tooltip(f"{key}:Q", format=".4~g")]
-        line = chart(means, half, 240).mark_line().encode(x=x, y=y, color=color, strokeDash=dash, tooltip=tips)
+        layers = list[Any]()
+        for front in (False, True):
+            if some := [row for row in means if (row["method"] in chosen) is front]:
+                how: dict[str, Any] = {"strokeWidth": 1} if chosen and not front else {}
+                line = chart(some, half, 240).mark_line(**how)
+                layers.append(line.encode(x=x, y=y, color=color, strokeDash=dash, tooltip=tips))
         dots = chart(rows, half, 240).mark_point(size=30, filled=True, opacity=0.6)
-        panels.append(alt.layer(line, dots.encode(x=x, y=y, color=color, **shaped(styles, color), tooltip=tips)))
-    return alt.hconcat(*panels)
+        layers.append(dots.encode(x=x, y=y, color=color, **shaped(styles, color), tooltip=tips))
+        panels.append(alt.layer(*layers))
+    drawn: Chart = alt.hconcat(*panels)
+    if not chosen:
+        return drawn
+    return drawn.properties(title=alt.Title([in_colour(chosen, len(styles), baseline)]))
 
 
 def _mean(values: Sequence[float]) -> float:

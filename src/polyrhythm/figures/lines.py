@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyrhythm.figures.axes import Against
+from polyrhythm.figures.crowd import in_words, set_apart
 from polyrhythm.figures.ends import named_ends
 from polyrhythm.figures.figure import Chart, Options
 from polyrhythm.figures.lens import Lens
@@ -41,8 +42,9 @@ def lines(
     axis: str | None = None,
     notes: Sequence[str] = (),
     turns: bool = True,
+    chosen: Sequence[str] = (),
 ) -> Chart:
-    """One line for each method, with its band where it has several seeds.
+    """One line for each method, with its band where it has several seeds; of very many, some stand out.
 
     Args:
         subject: the runs.
@@ -56,20 +58,28 @@ def lines(
         axis: another title of the horizontal axis.
         notes: what stands above it.
         turns: whether lines on each other are told apart by dashes; panels with one legend have the same ones.
+        chosen: the methods that stand out where there are very many, without bands; all of them, if none is given.
     """
     import altair as alt
 
-    lens = options.lens
-    styles, together = in_dashes(subject.styles(options.theme), alike(rows) if turns else [])
+    lens, baseline = options.lens, options.baseline or next(iter(subject.methods))
+    whole, behind = rows, [row for row in rows if chosen and row["method"] not in chosen]
+    styles, together = in_dashes(subject.styles(options.theme), alike(rows) if turns and not chosen else [])
+    if chosen:
+        styles = set_apart(styles, chosen, options.theme)
+        rows = [{**row, "low": row["y"], "high": row["y"]} for row in rows if row["method"] in chosen]
+        after = [row for row in after if lens.seeds and row["method"] in chosen]
+        notes = [*notes, in_words(chosen, len(styles), baseline)]
     # Against versions all seeds have the same places; elsewhere the mean itself is made of steps.
     shape: Any = "linear" if against == "version" else "step-after"
     x = along(against, lens) if axis is None else along(against, lens).title(axis)
-    y, leaving, logarithmic, refused = upright(measure, rows, of, lens, after)
+    y, leaving, logarithmic, refused = upright(measure, whole, of, lens, after)
     wordy = not (options.legend or options.live or lens.span or leaving) and options.width >= WIDE
     ends = named_ends(rows, height, logarithmic=logarithmic) if wordy else []
-    color, dash = methods(styles, shown=len(subject.methods) > 1 and not ends)
+    color, dash = methods(styles, shown=len(subject.methods) > 1 and not ends, told=chosen)
     clip: dict[str, Any] = {"clip": True} if leaving or lens.span or options.live else {}
-    few = len(rows) <= FEW * len(subject.methods) and against == "version" and options.width >= WIDE and lens.smooth < 2
+    room = len(rows) <= FEW * len(subject.methods) and options.width >= WIDE and not chosen
+    few = room and against == "version" and lens.smooth < 2
     marks = chart(rows, options.width, height)
     tips = [*telling(x, measure), "n:Q"] if any(row.get("n", 1) > 1 for row in rows) else telling(x, measure)[:-1]
     line = marks.mark_line(interpolate=shape, point={"size": 18} if few else False, **clip)
@@ -87,6 +97,9 @@ def lines(
         faint = marks.mark_line(interpolate=shape, strokeWidth=1, opacity=0.3, clip=True)
         layers.insert(len(layers) - 1, faint.encode(x=x, y=alt.Y("raw:Q", title=measure), color=color))
         notes = [*notes, smoothly(lens)]
+    if behind:
+        faint = chart(behind, options.width, height).mark_line(interpolate=shape, strokeWidth=1, **clip)
+        layers.insert(0, faint.encode(x=x, y=y, color=color, detail="method:N", tooltip=telling(x, measure)[:-1]))
     if after:
         alone = chart(after, options.width, height).mark_line(interpolate=shape, strokeWidth=0.8, clip=True)
         tips = ["method:N", "seed:N", *telling(x, measure)[1:3]]

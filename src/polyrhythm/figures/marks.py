@@ -123,15 +123,18 @@ def named(method: str, run: RecordedRun, subject: Subject, *, note: str = "") ->
 
 
 def methods(
-    styles: Mapping[str, Style], *, shown: bool = True, stroke: bool = True
+    styles: Mapping[str, Style], *, shown: bool = True, stroke: bool = True, told: Sequence[str] = ()
 ) -> tuple[alt.Color, alt.StrokeDash]:
-    """Colour and dashes of methods, told in one legend; in none if there is but one method."""
+    """Colour and dashes of methods, told in one legend, or those of them that are `told`; in none if there is but one
+    method."""
     import altair as alt
 
     names = list(styles)
+    some: dict[str, Any] = {"values": list(told)} if told else {}
     legend = (
         alt.Legend(
-            columns=_columns(names),
+            columns=_columns(list(told) or names),
+            **some,
             symbolType="stroke" if stroke else "square",
             symbolStrokeWidth=3 if stroke else 0,
             symbolOpacity=1,

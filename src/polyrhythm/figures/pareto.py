@@ -8,6 +8,7 @@ from typing import Any
 
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.figures.axes import AXES, SETS, Against, across
+from polyrhythm.figures.crowd import MANY, set_apart
 from polyrhythm.figures.figure import Chart, Figure, Options
 from polyrhythm.figures.marks import chart, methods
 from polyrhythm.figures.subject import Subject
@@ -54,25 +55,44 @@ def _beats(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _drawn(subject: Subject, options: Options) -> Chart:
     import altair as alt
 
-    axes = panels(subject)
+    axes, styles = panels(subject), subject.styles(options.theme)
     narrow = dataclasses.replace(options, width=max(170, (options.width - 60) // len(axes)))
-    return alt.hconcat(*(_panel(subject, narrow, against, not place) for place, against in enumerate(axes)))
+    found = {against: points(subject, against, options.on) for against in axes}
+    chosen = _chosen([*found.values()], options.baseline or next(iter(subject.methods)))
+    if chosen:
+        styles = set_apart(styles, chosen, options.theme)
+        found = {against: sorted(rows, key=lambda row: row["method"] in chosen) for against, rows in found.items()}
+    color, _ = methods(styles, stroke=False, told=chosen)
+    pairs = enumerate(found.items())
+    drawn: Chart = alt.hconcat(*(_panel(rows, subject.headline, narrow, a, color, not i) for i, (a, rows) in pairs))
+    if not chosen:
+        return drawn
+    return drawn.properties(title=alt.Title([f"grey: {len(styles) - len(chosen)} others"]))
 
 
-def _panel(subject: Subject, options: Options, against: Against, named: bool) -> Chart:
+def _chosen(panels: Sequence[Sequence[Mapping[str, Any]]], baseline: str) -> list[str]:
+    """Of very many methods the baseline, and those that no other beats in some panel, but no more than have hues."""
+    results = {row["method"]: row["y"] for rows in panels for row in rows}
+    if len(results) <= MANY:
+        return []
+    front = {row["method"] for rows in panels for row in rows if row["front"]} - {baseline}
+    return [baseline, *sorted(front, key=lambda name: -results[name])[: MANY - 1]]
+
+
+def _panel(
+    rows: Sequence[Mapping[str, Any]], headline: str, options: Options, against: Against, color: Any, named: bool
+) -> Chart:
     import altair as alt
 
-    rows = points(subject, against, options.on)
-    color, _ = methods(subject.styles(options.theme), stroke=False)
     size = (options.width, 260)
     axis = alt.Axis(labelExpr="format(datum.value, '~s')", tickCount=5, labelOverlap="greedy")
     x = alt.X("x:Q", title=AXES[against], scale=alt.Scale(zero=False, padding=8), axis=axis)
-    title = f"final {in_words(subject.headline)} on the {SETS[options.on]}" if named else ""
+    title = f"final {in_words(headline)} on the {SETS[options.on]}" if named else ""
     y = alt.Y("y:Q", title=title, scale=alt.Scale(zero=False, padding=8))
     tips = [
         "method:N",
         alt.Tooltip("x:Q", format=",.4~g", title=AXES[against]),
-        alt.Tooltip("y:Q", format=".4f", title=in_words(subject.headline)),
+        alt.Tooltip("y:Q", format=".4f", title=in_words(headline)),
         alt.Tooltip("n:Q", title="runs"),
     ]
     grey = ASIDE[options.theme]

@@ -202,7 +202,7 @@ def _at_the_end(plan: Plan, cell: str, setting: Setting) -> str:
             continue
         if setting.get(key) in (min(values), max(values)):
             ends.append(f"{key} the {'highest' if setting[key] == max(values) else 'lowest'}")
-    return f" Of what was tried, {' and '.join(ends)}: a better one may lie beyond." if ends else ""
+    return f" Of what was tried, {escaped(' and '.join(ends))}: a better one may lie beyond." if ends else ""
 
 
 def _tried(search: Search) -> str:
