@@ -188,7 +188,8 @@ def test_a_node_measures_its_clients_own_model_where_it_lies(place: Path, capsys
     text = TEXT.replace('"scaffold(cohort=3, epochs=1, batch=10)"', '"ditto(cohort=3, epochs=1)"')
     (place / "measured.toml").write_text(f"local_test = 0.25\n{text}")
     done = run(place, file="measured.toml")
-    simulated = pr.run(*experiment_of(place / "measured.toml", {}), out=place / "simulated").client_results.loc[4]
+    made, execution = experiment_of(place / "measured.toml", {})
+    simulated = pr.run(made, execution=execution, out=place / "simulated").client_results.loc[4]
     for client in range(3):
         (folder,) = (place / "federation").glob(f"**/{done.id}/client-{client}")
         capsys.readouterr()
