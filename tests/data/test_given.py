@@ -66,6 +66,17 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "mixed": (lambda: data.arrays(np.array(["a", 1.0] * 30, dtype=object), Y), "several kinds"),
     "complex": (lambda: data.arrays(X * 1j, Y), "inputs of complex64"),
     "without numbers": (lambda: data.arrays(torch.ones(60, 4, device="meta"), Y), "without numbers"),
+    "nested": (
+        lambda: data.arrays(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged), [0, 1]),
+        "inputs in a nested tensor",
+    ),
+    "no features": (lambda: data.arrays(X[:, :0], Y), "inputs of shape (60, 0)"),
+    "seconds": (
+        lambda: data.arrays(1.7e9 + np.arange(60.0)[:, None], Y),
+        "feature 0 has 48 different values, of which",
+    ),
+    "whole milliseconds": (lambda: data.arrays(np.array([[10**12 + n] for n in range(60)]), Y), "are left in float32"),
+    "next to nothing": (lambda: data.arrays(np.arange(60.0)[:, None] * 1e-50, Y), "of which 1 are left in float32"),
     "1e300": (lambda: data.arrays(np.where(np.eye(60, 4) > 0, 1e300, 1.0), Y), "4 training inputs that are NaN"),
     "1e307 in all": (lambda: data.arrays(np.full((60, 4), 1e307), Y), "inputs that are NaN or infinite, or do not fit"),
     "1e307, scaled": (lambda: data.arrays(np.full((60, 4), 1e307), Y, scaling="train"), "do not fit"),

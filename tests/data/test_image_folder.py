@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -87,3 +89,22 @@ def test_folders_without_pictures_are_refused(tmp_path: Path) -> None:
         data.image_folder(tmp_path)
     with pytest.raises(UserError, match="is a file"):
         data.image_folder(tmp_path / "cat" / "x.txt")
+
+
+def test_pictures_of_more_than_eight_bits_are_refused(tmp_path: Path) -> None:
+    """Pillow would make black and white of them."""
+    from PIL import Image
+
+    folder = fill(tmp_path, "a", "b")
+    Image.fromarray((np.arange(48, dtype=np.uint16) * 1000).reshape(6, 8)).save(folder / "a" / "deep.png")
+    with pytest.raises(UserError, match="has values from 0 to 47000"):
+        data.image_folder(folder)
+    Image.fromarray(np.arange(48, dtype=np.uint16).reshape(6, 8)).save(folder / "a" / "deep.png")
+    assert len(data.image_folder(folder).train)
+
+
+def test_pipes_and_links_to_folders_are_left_out_with_a_word(tmp_path: Path) -> None:
+    folder = fill(tmp_path, "a", "b")
+    os.mkfifo(folder / "a" / "pipe.png")
+    os.symlink(folder, folder / "b" / "loop")
+    assert "left out, as no pictures: 1 files in a, 1 files in b" in data.image_folder(folder).notes

@@ -11,6 +11,8 @@ import struct
 import sys
 import tarfile
 import types
+import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -591,6 +593,14 @@ def test_npz_files_that_cannot_be_used(tmp_path: Path) -> None:
     np.savez(path, x_train=np.array([{}, {}], dtype=object), y_train=np.zeros(2))
     with pytest.raises(UserError, match="cannot be read"):
         data.npz(path)  # objects are pickles
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zipfile's own, of the name that is there already
+        with zipfile.ZipFile(path, "w") as archive:
+            for value in (0.0, 1.0):
+                with archive.open("x_train.npy", "w") as file:
+                    np.save(file, np.full((2, 3), value))
+    with pytest.raises(UserError, match=r"'x_train.npy' is in it more than once"):
+        data.npz(path)
     np.savez(path, a=np.zeros(2))
     with pytest.raises(UserError, match="has no x_train"):
         data.npz(path)

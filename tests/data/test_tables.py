@@ -205,7 +205,7 @@ TYPED: dict[str, tuple[Any, int | None]] = {
     "durations": (pd.to_timedelta(np.arange(N), "s"), 2),
     "truth": (np.arange(N) % 3 == 0, 2),
     "small numbers": (np.arange(N, dtype=np.int8), 2),
-    "large numbers": (np.full(N, 2**63, dtype=np.uint64) + np.arange(N, dtype=np.uint64), 2),
+    "large numbers": (np.full(N, 2**63, dtype=np.uint64) + np.arange(N, dtype=np.uint64), None),
     "nullable": (pd.array(range(N), dtype="Int64"), 2),
     "categories": (pd.Categorical(["u", "v"] * 20), 3),
     "text": (["u", "v"] * 20, 3),
@@ -294,3 +294,57 @@ def test_a_table_that_is_too_wide_is_refused_by_its_header(tmp_path: Path) -> No
     assert "200,000 columns" in refused(path).found
     path.write_text("a,y\n" + "1" * (table_files._LONGEST_LINE + 1))
     assert "a line of" in refused(path).found or "field" in refused(path).found
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "frame", "csv, beyond 64 bits", "frame, unsigned", "named"])
+def test_whole_numbers_that_floats_would_take_for_one_are_refused(tmp_path: Path, form: str) -> None:
+    first = {"csv, beyond 64 bits": 10**20, "frame, unsigned": 2**63}.get(form, 2**60)
+    frame = pd.DataFrame({"id": [first + row // 4 for row in range(40)], "a": range(40), "y": ["u", "v"] * 20})
+    given: Any = frame
+    if form.startswith("csv") or form == "named":
+        given = written(tmp_path, frame)
+    elif form == "parquet":
+        given = tmp_path / "t.parquet"
+        frame.to_parquet(given)
+    settings = {"features": ["id", "a"]} if form == "named" else {}
+    error = refused(given, target="y", **settings)
+    assert "column 'id' holds" in error.found
+    assert "whole numbers beyond 2^53" in error.found
+    assert data.table(given, target="y", drop=["id"]).features == ("a",)
+    if "unsigned" not in form:
+        assert len(set(data.table(given, target="y", client="id").columns["id"].values)) == 10  # names are all there
+
+
+def test_seconds_that_are_not_scaled_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, pd.DataFrame({"t": 1.7e9 + np.arange(40.0) / 3, "y": ["u", "v"] * 20}))
+    assert "feature 't' has 32 different values" in refused(path, target="y", scaling="none").found
+    assert len(inputs(data.table(path, target="y")).unique()) == 40
+
+
+def test_the_answer_among_the_features_is_said(tmp_path: Path) -> None:
+    """As one who saves a table with the label twice has it: under another name, or in other words."""
+    answer = np.arange(60) % 3
+    other = {"label.1": answer, "grade": np.array(["mild", "severe", "none"])[answer], "number": np.arange(60.0)[::-1]}
+    path = written(tmp_path, pd.DataFrame({"label": answer, "a": np.random.default_rng(0).normal(size=60), **other}))
+    notes = data.table(path, target="label").notes
+    said = [note for note in notes if "in other words" in note]
+    assert [note.split("'")[1] for note in said] == ["label.1", "grade"]
+    assert "drop=['grade'] leaves it out" in said[1]
+    numbers = pd.DataFrame({"y": np.arange(60) / 7, "copy": np.arange(60) / 7, "row": np.arange(60.0) ** 2})
+    said = [note for note in data.table(written(tmp_path, numbers), target="y").notes if "in other words" in note]
+    assert [note.split("'")[1] for note in said] == ["copy"]
+
+
+def test_names_that_look_alike_are_said(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "caf\u00e9": np.arange(40) / 7,
+            "cafe\u0301": np.arange(40) / 3,
+            "site": ["Oslo", "OSLO"] * 20,
+            "y": ["Yes", "no", "yes", "No"] * 10,
+        }
+    )
+    notes = data.table(written(tmp_path, frame), target="y", client="site").notes
+    assert "columns 'caf\u00e9' and 'cafe\u0301' differ only in how letters are encoded, and are two features" in notes
+    assert "values of 'site' 'Oslo' and 'OSLO' differ only in capitals, and are clients of their own" in notes
+    assert any("differ only in capitals, and are classes of their own" in note for note in notes)

@@ -148,6 +148,8 @@ def test_a_layer_without_a_shape_is_refused(layer: Any) -> None:
         network = nn.Sequential(nn.Linear(4, 3), layer(3))
     with pytest.raises(UserError, match="has no shape yet"):
         output_shape(network, torch.ones(2, 4))
+    with pytest.raises(UserError, match="has no shape yet"):
+        prepared(model=network)
 
 
 def frozen() -> nn.Sequential:

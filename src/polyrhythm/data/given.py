@@ -29,6 +29,10 @@ def as_inputs(values: Any) -> np.ndarray:
             why="inputs of different shapes or of text cannot be stacked into batches",
             fix="make all samples one shape, or give a torch Dataset to `dataset(...)`",
         )
+    if len(array) and not array.size:
+        raise _unusable(
+            f"inputs of shape {array.shape}", "at least one number in each sample", "give the features, too"
+        )
     if array.dtype == np.uint64 and array.size and (largest := int(array.max())) >= 2**63:
         raise _unusable(f"inputs as large as {largest:,}", "whole numbers below 2^63", "make floats of them")
     return array if array.dtype.kind == "f" or array.dtype == np.uint8 else array.astype(np.int64)
@@ -72,10 +76,16 @@ def plain_array(values: Any, what: str) -> np.ndarray:
 
 
 def _of_tensor(values: Tensor, what: str) -> np.ndarray:
+    if values.is_nested:
+        raise _unusable(
+            f"{what} in a nested tensor", "rows of one length", "pad them: torch.nested.to_padded_tensor(values, 0)"
+        )
+    if values.device.type == "meta":
+        raise _unusable(f"{what} in a tensor without numbers (on the device meta)", "a plain tensor", "give its values")
     if values.layout is not torch.strided:
         raise _unusable(f"{what} in a sparse tensor", "a dense tensor", "give values.to_dense()")
-    if values.is_quantized or values.device.type == "meta":
-        raise _unusable(f"{what} in a tensor without numbers", "a plain tensor", "give values.dequantize()")
+    if values.is_quantized:
+        raise _unusable(f"{what} in a quantised tensor", "a plain tensor", "give values.dequantize()")
     # NumPy has no bfloat16, nor the eight-bit floats.
     odd = values.is_floating_point() and values.dtype not in (torch.float16, torch.float32, torch.float64)
     held = (values.detach().float() if odd else values.detach()).cpu().resolve_conj().resolve_neg()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 import pickle
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.input_file import check_file
@@ -84,7 +86,7 @@ def check_finite(parameters: Mapping[str, Tensor], where: str) -> None:
         UserError: some are not, with their names.
     """
     held = {n: p for n, p in parameters.items() if p.is_floating_point() and not p.is_meta}
-    odd = [n for n, p in held.items() if not bool(torch.isfinite(p).all())]
+    odd = [n for n, p in held.items() if not is_lazy(p) and not bool(torch.isfinite(p).all())]
     if odd:
         raise UserError(
             f"{where}: {_some(odd)} {'has' if len(odd) == 1 else 'have'} values that are NaN or infinite",
@@ -92,6 +94,12 @@ def check_finite(parameters: Mapping[str, Tensor], where: str) -> None:
             why="every loss and every update would be NaN from the first step on",
             fix="take weights of before they became so, or initialise these parameters anew",
         )
+
+
+def _named_in(error: Exception) -> str:
+    """What a file asks for beside tensors, in words; torch's own words advise to let it run."""
+    found = re.search(r"GLOBAL ([\w.]+)", str(error))
+    return f" ({found[1][:80]})" if found else ""
 
 
 def read_weights(source: Source) -> Mapping[str, Tensor]:
@@ -120,7 +128,7 @@ def read_weights(source: Source) -> Mapping[str, Tensor]:
         raise
     except pickle.UnpicklingError as error:
         raise UserError(
-            f"{path}: holds more than tensors ({' '.join(str(error).split())[:160]})",
+            f"{path}: holds more than tensors{_named_in(error)}",
             expected="a state dict: torch.save(model.state_dict(), path)",
             why="anything else in such a file is code that would run when it is read",
             fix="load it yourself if you trust it, and give its state dict: initial=model.state_dict()",

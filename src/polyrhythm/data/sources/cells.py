@@ -18,6 +18,7 @@ import numpy as np
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.data.given import check_ends
 from polyrhythm.data.labels import as_text
+from polyrhythm.data.sources.exactness import check_whole
 from polyrhythm.data.sources.table_files import Raw
 
 if TYPE_CHECKING:
@@ -145,6 +146,8 @@ def _of_text(cells: np.ndarray, name: str, where: str, reading: Reading, *, as_n
         with contextlib.suppress(ValueError):  # what consists of the same signs and is no number, such as 1-2
             if whole and (read := _as_whole(numbers)) is not None:
                 return read
+            if whole and not as_names:
+                check_whole(np.array([int(number) for number in numbers], dtype=object), name, where)
             if not (whole and as_names):  # numbers of more than 18 digits are names, which floats would make one
                 return numbers.astype(np.float64)
     texts = np.array([cell.strip() for cell in cells], dtype=object)
@@ -210,6 +213,8 @@ def of_values(column: pd.Series, values: np.ndarray, name: str, where: str) -> t
     if kind in "iu" and (not len(values) or (min(values) >= -(2**63) and max(values) < 2**63)):
         return values.astype(np.int64), ()
     if kind in "iuf":
+        if kind != "f":
+            check_whole(values, name, where)
         return values.astype(np.float64), ()
     if kind == "M" or _all_of(values, ("datetime", "date", "Timestamp", "datetime64")):
         moments = pd.to_datetime(pd.Series(values), utc=True)
@@ -230,6 +235,8 @@ def of_values(column: pd.Series, values: np.ndarray, name: str, where: str) -> t
         try:
             return values.astype(np.int64 if whole else np.float64), ()
         except OverflowError:
+            if whole:
+                check_whole(values, name, where)
             return values.astype(np.float64), ()
     kinds = sorted({type(value).__name__ for value in values})
     raise UserError(

@@ -9,6 +9,7 @@ import numpy as np
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.data.preprocessing import Feature
+from polyrhythm.data.sources.exactness import check_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +39,7 @@ def features_of(train: pd.DataFrame, test: pd.DataFrame, others: Sequence[str], 
         where: the table's name in messages.
 
     Raises:
-        UserError: text columns that have nearly a value of their own in each row.
+        UserError: text columns that have nearly a value of their own in each row; whole numbers that are too long.
     """
     parts: list[Any] = []
     test_parts: list[Any] = []
@@ -48,6 +49,8 @@ def features_of(train: pd.DataFrame, test: pd.DataFrame, others: Sequence[str], 
     for column in (c for c in train.columns if c not in others):
         values, tested = train[column].to_numpy(), test[column].to_numpy()
         if values.dtype.kind in "biuf" and tested.dtype.kind in "biuf":
+            with wrong.noted():
+                check_whole(values, column, where)
             parts.append(values.astype(np.float64)[:, None])
             test_parts.append(tested.astype(np.float64)[:, None])
             found.append(Feature(column))
@@ -110,6 +113,9 @@ def named_features(
                 why="a sample with another value would look to the model as if it had none",
                 fix="add it to features, at the server and at every node, or leave those rows out",
             )
+    for feature in features:
+        if feature.value is None:
+            check_whole(train[feature.column].to_numpy(), feature.column, where)
     parts = [np.stack([of.read(frame[of.column].to_numpy()) for of in features], axis=1) for frame in (train, test)]
     return Features(parts[0], parts[1], tuple(features), ())
 

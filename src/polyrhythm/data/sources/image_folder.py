@@ -109,7 +109,9 @@ def _found(place: Path, clients: bool, left_out: list[str]) -> Found:
                 for file in sorted(folder.rglob("*"))
                 if file.is_file() and not _hidden(file.relative_to(folder)) and file.suffix.lower() in SUFFIXES
             ]
-            others = sum(file.is_file() for file in folder.rglob("*")) - len(files)
+            # What else is there: other files, pipes, and links to folders, which are not followed.
+            others = sum(file.is_symlink() or not file.is_dir() for file in folder.rglob("*"))
+            others -= len(files)
             if not files or others:
                 shown = folder.relative_to(place).as_posix()
                 left_out.append(f"{others} files in {shown}" if others else f"the empty folder {shown}")

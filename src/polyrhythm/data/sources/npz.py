@@ -149,6 +149,9 @@ class Stored:
         check_unpacked(place, place.stat().st_size, sum(member.file_size for member in members))
         if len(members) > _MOST_ARRAYS:
             raise ValueError(f"{len(members):,} arrays, and {_MOST_ARRAYS:,} at most are read")
+        names = [member.filename for member in members]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise ValueError(f"{twice!r} is in it more than once, and which is meant nobody can say")
         for member in members:
             with archive.open(member) as file:  # any: its name stands twice in the file, and must be the same
                 if member.filename.endswith(".npy"):
@@ -193,7 +196,12 @@ def stored_arrays(place: Path) -> Iterator[Stored]:
     except KeyError as error:
         raise corrupt(place, f"has no array {error.args[0]}", "an .npz file of plain arrays") from None
     except _DAMAGED as error:
-        raise corrupt(place, f"cannot be read ({error})", "an .npz file of plain arrays", fix=_instead(place)) from None
+        raise corrupt(
+            place,
+            f"cannot be read ({' '.join(str(error).split())[:200]})",
+            "an .npz file of plain arrays",
+            fix=_instead(place),
+        ) from None
 
 
 def _instead(place: Path) -> str:

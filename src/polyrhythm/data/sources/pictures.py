@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,7 @@ def read_pictures(files: Sequence[Path], *, size: int | None = None) -> np.ndarr
                     width, height = picture.size
                     if width * height > MOST_PIXELS:
                         raise corrupt(path, f"is {width} x {height} pixels", f"at most {MOST_PIXELS:,} pixels")
+                    _check_depth(path, picture)
                     colours = picture.convert("RGB")  # some are grey, or have a palette
                     image = np.asarray(colours if size is None else colours.resize((size, size)))
         except UserError:
@@ -63,6 +65,20 @@ def read_pictures(files: Sequence[Path], *, size: int | None = None) -> np.ndarr
         images[row] = image.transpose(2, 0, 1)
     assert images is not None
     return images
+
+
+def _check_depth(path: Path, picture: Any) -> None:
+    """Refuses pictures with more than 8 bits for each colour, of which Pillow would make black and white."""
+    if picture.mode != "F" and not picture.mode.startswith("I"):
+        return
+    least, most = picture.getextrema()
+    if picture.mode == "F" or least < 0 or most > 255:
+        raise corrupt(
+            path,
+            f"has values from {least:g} to {most:g}",
+            "8 bits for each colour, 0 to 255",
+            fix="give them as an array, scaled as you want it: npz(path=...) or pr.data.arrays(...)",
+        )
 
 
 def _check_room(pictures: int, shape: tuple[int, ...]) -> None:

@@ -18,6 +18,7 @@ from polyrhythm.data.sources.cells import Reading, typed
 from polyrhythm.data.sources.features import features_of, named_features
 from polyrhythm.data.sources.memory import arrays, no_test
 from polyrhythm.data.sources.table_files import Frame, Raw, raw_table
+from polyrhythm.data.sources.table_notes import notes_of
 from polyrhythm.data.targets import strata
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def table(
         columns={client: _keys(frame, client)} if client else None,
         test_columns={client: _keys(tested, client)} if client else None,
         name=name or _name(path),
-        notes=(*notes, *found.notes),
+        notes=(*notes, *found.notes, *notes_of(frame, target, client)),
         features=[feature.text for feature in found.features],
     )
     assert made.preprocessing is not None
