@@ -55,6 +55,22 @@ def test_floats_of_every_width_become_float32(dtype: torch.dtype) -> None:
     torch.testing.assert_close(found[:60], torch.tensor(X).to(dtype).float())
 
 
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        (1.7e9 + np.arange(60.0)[:, None], 1),
+        (np.array([[10**12 + n] for n in range(60)]), 1),
+        (np.arange(60.0)[:, None] * 1e-50, 1),
+    ],
+)
+def test_what_float32_takes_for_one_is_said(given: np.ndarray, left: int) -> None:
+    words = f"feature 0 has 48 different values, of which {left} are left in float32"
+    assert any(note.startswith(words) for note in data.arrays(given, Y).notes)
+    advised = any("scaling=" in note for note in data.arrays(given, Y).notes)
+    assert advised is not any("float32" in note for note in data.arrays(given, Y, scaling="train").notes)
+    assert not any("float32" in note for note in data.arrays(given - given[:1] + 1.0, Y).notes)
+
+
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "masked": (lambda: data.arrays(np.ma.masked_array(X, mask=np.eye(60, 4)), Y), "4 inputs that are masked"),
     "masked tests": (lambda: data.arrays(X, Y, test=(np.ma.masked_array(X, mask=np.eye(60, 4)), Y)), "masked"),
@@ -71,12 +87,6 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         "inputs in a nested tensor",
     ),
     "no features": (lambda: data.arrays(X[:, :0], Y), "inputs of shape (60, 0)"),
-    "seconds": (
-        lambda: data.arrays(1.7e9 + np.arange(60.0)[:, None], Y),
-        "feature 0 has 48 different values, of which",
-    ),
-    "whole milliseconds": (lambda: data.arrays(np.array([[10**12 + n] for n in range(60)]), Y), "are left in float32"),
-    "next to nothing": (lambda: data.arrays(np.arange(60.0)[:, None] * 1e-50, Y), "of which 1 are left in float32"),
     "1e300": (lambda: data.arrays(np.where(np.eye(60, 4) > 0, 1e300, 1.0), Y), "4 training inputs that are NaN"),
     "1e307 in all": (lambda: data.arrays(np.full((60, 4), 1e307), Y), "inputs that are NaN or infinite, or do not fit"),
     "1e307, scaled": (lambda: data.arrays(np.full((60, 4), 1e307), Y, scaling="train"), "do not fit"),

@@ -45,32 +45,28 @@ def check_whole(values: np.ndarray, column: str, where: str) -> None:
     )
 
 
-def check_distinct(before: np.ndarray, after: np.ndarray, columns: Sequence[str], scaling: bool) -> None:
-    """Refuses inputs of which float32 takes most different values of a feature for one.
+def same_in_float32(before: np.ndarray, after: np.ndarray, columns: Sequence[str], scaling: bool) -> tuple[str, ...]:
+    """Notes on features of which float32 takes most different values for one.
 
     Args:
         before: [n, d], wide floats or whole numbers.
         after: as they are held, or will be read.
-        columns: names of the features, for messages.
+        columns: names of the features; empty where they have none.
         scaling: whether they are scaled.
-
-    Raises:
-        UserError: less than half of a feature's different values are left.
     """
     if before.ndim != 2 or before.dtype.kind not in "iuf" or before.dtype.itemsize < 8 or not before.size:
-        return
+        return ()
     with np.errstate(over="ignore", invalid="ignore"):
         mean, std = np.abs(before.mean(axis=0, dtype=np.float64)), before.std(axis=0, dtype=np.float64)
-        least = np.abs(before).max(axis=0)
-    for feature in np.flatnonzero(((std > 0) & (std < _FINE * mean)) | ((least > 0) & (least < _TINY))).tolist():
+        most = np.abs(before).max(axis=0)
+    notes = []
+    for feature in np.flatnonzero(((std > 0) & (std < _FINE * mean)) | ((most > 0) & (most < _TINY))).tolist():
         distinct, left = len(np.unique(before[:, feature])), len(np.unique(after[:, feature].astype(np.float32)))
         if 2 * left < distinct:
             name = repr(columns[feature]) if columns else str(feature)
-            raise UserError(
-                f"feature {name} has {distinct:,} different values, of which {left:,} are left in float32, "
-                f"{float(before[0, feature])!r} for instance",
-                expected="numbers that differ in their first seven digits, and are not below 1e-37",
-                why="models compute in float32, which would take different samples for one",
-                fix="subtract what they have in common, or multiply them"
-                + ("" if scaling else '; scaling="train" does both before they become float32'),
+            notes.append(
+                f"feature {name} has {distinct:,} different values, of which {left:,} are left in float32: subtract "
+                "what they have in common, or multiply them"
+                + ("" if scaling or most[feature] < _TINY else '; scaling="train" does both before they are float32')
             )
+    return tuple(notes)

@@ -18,6 +18,7 @@ from polyrhythm.data.keys import Keys, columns_at, columns_of
 from polyrhythm.data.labels import ClassLabels
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import ArraySamples, DatasetSamples
+from polyrhythm.data.sources.exactness import same_in_float32
 from polyrhythm.data.sources.images import channels_in_front
 from polyrhythm.data.sources.scaling import SCALED, in_float32
 from polyrhythm.data.sources.several import Packing, are_several, no_scaling, packed, structure_of_items
@@ -107,7 +108,9 @@ def arrays(
     if structure is None:
         x, tx, layout = channels_in_front(x, tx)
         named = tuple(features) if x.shape[1:] == (len(features),) else ()
+        wide = x
         x, tx, transforms, done = in_float32(x, tx, scaling=scaling == "train", columns=named, places=places)
+        notes = (*notes, *same_in_float32(wide, x, named, scaling == "train"))
         held = {"transforms": transforms, "done": done}
     meaning = meaning_of(y, ty, task=task, classes=classes)
     augmentations: tuple[Augmentation, ...] = (RandomCrop(padding=4), RandomFlip()) if augment else ()

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.data.sources.exactness import check_distinct
 from polyrhythm.data.transforms import Normalise, ToFloat, Transform
 
 SCALED = "inputs are scaled by the mean and standard deviation of all training samples"
@@ -34,12 +33,11 @@ def in_float32(
         places: where training and test samples stood before they were split, for messages.
 
     Raises:
-        UserError: inputs that are NaN, infinite, too large for float32, or mostly the same in it though they differ.
+        UserError: inputs that are NaN, infinite, or too large for float32.
     """
     steps: tuple[Transform, ...] = (ToFloat(scale=255.0),) if train.dtype == np.uint8 else ()
     done: tuple[Transform, ...] = ()
     held_exactly = all(part.dtype in (np.float16, np.float32, np.uint8) for part in (train, test))
-    given = train
     if not scaling:
         train, test = (part if part.dtype.kind != "f" else _float32(part) for part in (train, test))
     elif held_exactly:
@@ -54,7 +52,6 @@ def in_float32(
         train, test, done = _standardised(train, test)
     for number, part in enumerate((train, test)):
         _check_finite(part, ("training", "test")[number], columns, None if places is None else places[number])
-    check_distinct(given, train, columns, scaling)
     return train, test, steps, done
 
 
