@@ -202,6 +202,17 @@ def test_a_node_measures_its_clients_own_model_where_it_lies(place: Path, capsys
         assert (found["global"]["accuracy"], found["personal"]["accuracy"]) == (row["accuracy"], row["personal"])
 
 
+def test_parts_of_a_model_travel_alone_and_are_billed_as_in_the_simulation(place: Path) -> None:
+    method = '["scaffold(cohort=3, epochs=1, batch=10)", "width_prefix(ratio=[1.0, 0.5, 0.25])"]'
+    (place / "parts.toml").write_text(TEXT.replace('"scaffold(cohort=3, epochs=1, batch=10)"', method))
+    done = run(place, "rounds=2", file="parts.toml")
+    simulation = carry_out(prepare(*experiment_of(place / "parts.toml", {"set": "rounds=2"})), [])
+    assert done.summary["digest"] == simulation["digest"]
+    assert done.summary["lost_visits"] == 0
+    for cost in ("bytes_up", "bytes_down"):
+        assert done.summary[cost] == simulation[cost]
+
+
 def test_the_server_is_killed_and_goes_on(place: Path) -> None:
     def kill() -> None:
         below = children(program(place, "superlink").pid)
