@@ -53,7 +53,8 @@ class FlatModel:
         self.module = copy_of(module, one_base=device)
         if device != CPU:
             self.module.to(device)
-        self._base = frozenset(p.data_ptr() for p in self.module.parameters() if not p.requires_grad)
+        frozen = {p.data_ptr() for p in self.module.parameters() if not p.requires_grad}
+        self._base = frozenset(name for name, tensor in state_of(self.module).items() if tensor.data_ptr() in frozen)
         named = _trainable(self.module)
         self._parameters = [p for _, p in named]
         self.layout = _layout(self.module, named)
@@ -197,7 +198,7 @@ class FlatModel:
 
         It is a copy but for what is frozen: of that it is the memory itself, which nobody changes.
         """
-        return {n: t if t.data_ptr() in self._base else t.clone() for n, t in state_of(self.module).items()}
+        return {n: t if n in self._base else t.clone() for n, t in state_of(self.module).items()}
 
 
 def _another_buffer(module: str, slot: Slot, buffer: Tensor) -> UserError:

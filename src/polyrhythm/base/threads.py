@@ -73,6 +73,12 @@ def keep_freed_memory() -> None:
     _keeping(2**28, 2**25)  # the most there is
 
 
+def hand_back_freed_memory() -> None:
+    """Hands what was freed back to the system. Nothing happens with another C library than glibc."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 
 

@@ -199,11 +199,11 @@ class _Session:
             workers=self.who[1],
             execution=computed,
             classes=experiment.federation.classes,
+            base=self.versions.base,
         )
         self.start = self.initial if start is None else start.driver
         self.ledger = Ledger(len(prepared.eligible)) if start is None else start.ledger
-        self._events = 0 if start is None else start.events
-        self._answers = 0 if start is None else start.answers
+        self._events, self._answers = (0, 0) if start is None else (start.events, start.answers)
         self._silent = 0 if start is None else start.silent  # clients that said so since the last version
         self._summary = (
             Summary(Best(self.plan.headline), ending.watched(experiment)) if start is None else start.summary

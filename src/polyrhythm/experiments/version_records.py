@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.base.messages import Report
+from polyrhythm.base.tensor_names import state_of
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.server_state import Record, ServerState
 from polyrhythm.experiments.evaluation import Evaluator, Metrics, Of, averaged
@@ -135,6 +136,12 @@ class VersionRecords:
     def state_dict(self) -> dict[str, Tensor]:
         """The global model's, as it is looked at."""
         return self._prepared.chosen.engine.state_of(self._shown_model())
+
+    def base(self) -> dict[str, Tensor]:
+        """What of the global model nobody changes, by its names in that."""
+        module = self._prepared.chosen.engine.at_rest()
+        frozen = {p.data_ptr() for p in module.parameters() if not p.requires_grad and p.numel()}
+        return {name: tensor for name, tensor in state_of(module).items() if tensor.data_ptr() in frozen}
 
     def moved(self) -> bool:
         """Whether the model is another one than the initial one; true where clients keep models of their own."""

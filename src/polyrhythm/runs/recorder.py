@@ -15,7 +15,8 @@ from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.database_writer import Cut, Writer
 from polyrhythm.runs.disk_faults import PATIENCE, Patience, is_full
-from polyrhythm.runs.files import safetensors_bytes, safetensors_pieces, write_whole
+from polyrhythm.runs.files import safetensors_pieces, write_whole
+from polyrhythm.runs.kept_weights import KeptWeights, with_base, without_base
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.plan_row import digest_of, row_of
 from polyrhythm.runs.records import (
@@ -44,7 +45,7 @@ class Kept:
     Args:
         run: all that the run was.
         best: its best version so far.
-        best_file: the weights of that, as a file.
+        best_file: the weights of that, as a file, without what nobody changes.
     """
 
     run: Any
@@ -109,7 +110,8 @@ class Recorder(Observer):
         self._writer: Writer | None = None
         self._lock: IO[bytes] | None = None
         self._best = Best("")
-        self._best_file: bytes | None = None
+        self._best_kept: KeptWeights | None = None
+        self._base: Mapping[str, Any] = {}
         self._headline = ""
         self._model: ModelView | None = None
         self._version = 0
@@ -134,7 +136,7 @@ class Recorder(Observer):
             UserError: the folder or its database cannot be written, is locked or damaged.
         """
         self._headline = plan.headline
-        self._best = Best(plan.headline)
+        self._best, self._base = Best(plan.headline), plan.base()
         self._notices = (*plan.notices, *self._notices)
         writer = Writer(self.folder)
         try:
@@ -183,7 +185,7 @@ class Recorder(Observer):
                     (self.path / "best.safetensors").unlink(missing_ok=True)
             if earlier.kept is not None and earlier.kept.best_file is not None:
                 self._best = earlier.kept.best
-                self._write("best.safetensors", earlier.kept.best_file)
+                self._write("best.safetensors", with_base(earlier.kept.best_file, self._base))
         except BaseException:
             run_lock.release(self.path, self._lock)
             self._lock = None
@@ -240,8 +242,7 @@ class Recorder(Observer):
         if said := about_loss(record):
             self._note(said)
         if self._best.improves(record):
-            # As bytes, since the driver may go on to change the tensors; on disk at the next commit.
-            self._best_file = safetensors_bytes(model(), self._about_best())
+            self._best_kept = KeptWeights(model(), self._base, self._about_best())  # on disk at the next commit
         if self._opened().add(record):
             self._write_best()
 
@@ -269,10 +270,10 @@ class Recorder(Observer):
         if not self._opened().commit(durable=True):
             return
         self._write_best()
-        best, file = self.path / "best.safetensors", self._best_file
         try:
+            file = None if self._best_kept is None else self._best_kept.learned()
             if file is None and self._best.version is not None:
-                file = best.read_bytes()
+                file = without_base(self.path / "best.safetensors", self._base)
             self._keeper.write(self.path, version, lambda: Kept(run=state(), best=self._best, best_file=file))
         except OSError as error:  # the run is worth more than the checkpoint
             self._failed = f"; checkpoints could not be written ({error.strerror or error})"
@@ -346,10 +347,10 @@ class Recorder(Observer):
 
     def _write_best(self) -> bool:
         """Writes the best weights if they are not on disk; false if there is no room now."""
-        if self._best_file is not None:
-            if not self._write("best.safetensors", self._best_file):
+        if self._best_kept is not None:
+            if not self._write("best.safetensors", self._best_kept.whole()):
                 return False
-            self._best_file = None
+            self._best_kept = None
         return True
 
     def _write(self, name: str, content: bytes | Sequence[bytes | memoryview]) -> bool:

@@ -42,6 +42,7 @@ class Plan:
         execution: how else it is computed, as plain data: the engine that was asked for and the one that computes,
             the device, the memory of clients, checkpoints.
         classes: what classes are called, in the order of their numbers; () where samples have none.
+        base: gives what of the model nobody changes, by its names in a state dict: checkpoints are without it.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Plan:
     workers: int = 1
     execution: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
+    base: Callable[[], Mapping[str, Tensor]] = dict
 
 
 @final

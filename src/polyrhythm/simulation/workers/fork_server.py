@@ -34,6 +34,7 @@ from torch import Tensor
 from polyrhythm.base.threads import keep_freed_memory
 from polyrhythm.simulation.workers import packing
 from polyrhythm.simulation.workers.executors import Clients
+from polyrhythm.simulation.workers.shared_base import MOST, number_of, shared_base
 from polyrhythm.simulation.workers.worker import Unsendable, out_of_memory, sendable, settings, settle
 
 _RAISE, _FORK = b"r", b"f"
@@ -108,14 +109,17 @@ class WorkerPool:
     """
 
     def __init__(self, clients: Clients, vectors: int) -> None:
+        at_rest = getattr(clients.engine, "at_rest", None)
+        base = [] if at_rest is None else shared_base(at_rest())
+        lent = {storage.data_ptr(): (number, storage.nbytes()) for number, storage in enumerate(base)}
         try:
-            everything = packing.put((clients, settings()))
+            everything = packing.put((clients, settings()), lent)
         except Exception as error:  # whatever a user's own class does when it is pickled
             raise Unsendable(f"{type(error).__name__}: {error}") from error
         try:
             self._control = fork_server().pool()
             packing.send(self._control, (sys.path, os.getcwd()))
-            socket.send_fds(self._control, [_FORK], [everything, vectors])
+            socket.send_fds(self._control, [_FORK], [everything, vectors, *map(number_of, base)])
         finally:
             os.close(everything)
         try:
@@ -190,9 +194,9 @@ def _pool(control: socket.socket) -> None:
     sys.path[:] = path
     with contextlib.suppress(OSError):
         os.chdir(folder)
-    _, given, _, _ = socket.recv_fds(control, 1, 2)
+    _, given, _, _ = socket.recv_fds(control, 1, 2 + MOST)
     try:
-        clients, told = packing.get(given[0])
+        clients, told = packing.get(given[0], given[2:])
         settle(told)
         slots = packing.slots(given[1], clients.setup.size, clients.setup.dtype)
     except Exception as error:  # whatever a user's own class does when it is unpickled

@@ -5,6 +5,7 @@ A tensor always arrives in memory that begins on a 64-byte border, since kernels
 
 from __future__ import annotations
 
+import functools
 import io
 import mmap
 import os
@@ -12,7 +13,8 @@ import pickle
 import socket
 import struct
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -23,17 +25,28 @@ _ALIGNMENT = 64
 Part = bytes | bytearray | memoryview
 Board = tuple[int, Tensor] | None
 """A vector that the other end has already, and under which number."""
+Lent = Mapping[int, tuple[int, int]]
+"""Memory that the other end will have, too: its number and its bytes, by where it begins here."""
 
 
 @final
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, beside: list[pickle.PickleBuffer], slot: Board) -> None:
+    def __init__(
+        self, file: io.BytesIO, beside: list[pickle.PickleBuffer], slot: Board, lent: Lent = MappingProxyType({})
+    ) -> None:
         super().__init__(file, protocol=5, buffer_callback=beside.append)
+        self._lent = lent
         self._number: int = slot[0] if slot else 0
         self._vector: Tensor | None = slot[1] if slot else None
 
-    def persistent_id(self, value: Any) -> int | None:
-        return self._number if value is self._vector and value is not None else None
+    def persistent_id(self, value: Any) -> Any:
+        if value is self._vector and value is not None:
+            return self._number
+        if self._lent and type(value) is Tensor and (where := self._lent.get(value.data_ptr())) is not None:
+            number, size = where
+            if value.is_contiguous() and value.numel() * value.element_size() == size:
+                return number, value.dtype, tuple(value.shape)
+        return None
 
     def reducer_override(self, value: Any) -> Any:
         return reduced(value)
@@ -41,11 +54,16 @@ class _Pickler(pickle.Pickler):
 
 @final
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, first: Part, beside: Sequence[np.ndarray], slots: Sequence[Tensor]) -> None:
+    def __init__(
+        self, first: Part, beside: Sequence[np.ndarray], slots: Sequence[Tensor], lent: Sequence[np.ndarray] = ()
+    ) -> None:
         super().__init__(io.BytesIO(first), buffers=beside)
-        self._slots = slots
+        self._slots, self._lent = slots, lent
 
     def persistent_load(self, number: Any) -> Tensor:
+        if isinstance(number, tuple):
+            where, dtype, shape = number
+            return _tensor(self._lent[where], dtype, shape)
         vector: Tensor = self._slots[number]
         return vector
 
@@ -64,9 +82,9 @@ def _tensor(raw: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(np.frombuffer(raw, dtype=np.uint8)).view(dtype).reshape(shape)
 
 
-def pack(value: Any, slot: Board = None) -> list[Part]:
-    """A value as parts: the pickle, then what lies beside it. What is on the slot is only named."""
-    return _packed(_Pickler, value, slot)
+def pack(value: Any, slot: Board = None, lent: Lent = MappingProxyType({})) -> list[Part]:
+    """A value as parts: the pickle, then what lies beside it. What is on the slot, or is lent, is only named."""
+    return _packed(functools.partial(_Pickler, lent=lent), value, slot)
 
 
 def _packed(pickler: Callable[..., pickle.Pickler], value: Any, slot: Board) -> list[Part]:
@@ -75,9 +93,9 @@ def _packed(pickler: Callable[..., pickle.Pickler], value: Any, slot: Board) -> 
     return [file.getbuffer(), *(buffer.raw() for buffer in beside)]
 
 
-def unpack(parts: Sequence[Any], slots: Sequence[Tensor] = ()) -> Any:
+def unpack(parts: Sequence[Any], slots: Sequence[Tensor] = (), lent: Sequence[np.ndarray] = ()) -> Any:
     """The value of some parts."""
-    return _Unpickler(parts[0], parts[1:], slots).load()
+    return _Unpickler(parts[0], parts[1:], slots, lent).load()
 
 
 SharedSegment = np.ndarray
@@ -194,9 +212,9 @@ def memory(size: int) -> int:
     return place
 
 
-def put(value: Any) -> int:
-    """Writes a value into memory that processes can share; gives its descriptor."""
-    pieces, end = _laid_out(pack(value))
+def put(value: Any, lent: Lent = MappingProxyType({})) -> int:
+    """Writes a value into memory that processes can share; gives its descriptor. What is lent is only named."""
+    pieces, end = _laid_out(pack(value, lent=lent))
     where = memory(end)
     for place, part in pieces:
         view, done = memoryview(part), 0
@@ -205,9 +223,17 @@ def put(value: Any) -> int:
     return where
 
 
-def get(where: int) -> Any:
-    """Reads a value from such memory. Nothing is copied; whoever writes into its tensors gets pages of its own."""
-    return unrolled(np.frombuffer(mmap.mmap(where, 0, access=mmap.ACCESS_COPY), dtype=np.uint8))
+def get(where: int, lent: Sequence[int] = ()) -> Any:
+    """Reads a value from such memory. Nothing is copied; whoever writes into its tensors gets pages of its own.
+
+    Args:
+        where: its descriptor.
+        lent: those of what was only named, in the order of their numbers.
+    """
+    whole, *others = (
+        np.frombuffer(mmap.mmap(number, 0, access=mmap.ACCESS_COPY), dtype=np.uint8) for number in (where, *lent)
+    )
+    return unrolled(whole, lent=others)
 
 
 def rolled(value: Any, slot: Board = None, pickler: Callable[..., pickle.Pickler] = _Pickler) -> np.ndarray:
@@ -229,7 +255,7 @@ def _laid_out(parts: Sequence[Part]) -> tuple[list[tuple[int, Part]], int]:
     return list(zip(places, [header, *parts], strict=True)), end
 
 
-def unrolled(whole: np.ndarray, slots: Sequence[Tensor] = ()) -> Any:
+def unrolled(whole: np.ndarray, slots: Sequence[Tensor] = (), lent: Sequence[np.ndarray] = ()) -> Any:
     """The value in such an array, which must begin on a border. Nothing is copied."""
     cursor = 0
 
@@ -243,7 +269,7 @@ def unrolled(whole: np.ndarray, slots: Sequence[Tensor] = ()) -> Any:
         cursor = _aligned(cursor)
         parts.append(whole[cursor : cursor + size])
         cursor += size
-    return unpack([bytes(parts[0]), *parts[1:]], slots)
+    return unpack([bytes(parts[0]), *parts[1:]], slots, lent)
 
 
 def on_border(array: np.ndarray, *, writable: bool) -> np.ndarray:
