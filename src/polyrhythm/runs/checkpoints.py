@@ -25,8 +25,8 @@ class Checkpoint(Settings):
     """How often a run writes down all that it needs to go on after its process was killed. Changes no number.
 
     One more is written before the last version, if it is known which one that is: from there a finished run goes on to
-    more versions. A checkpoint takes the disk space of what learns, once for each visit under way, and of what the server
-    and the clients remember. It is whole or not there, whatever happens while it is written.
+    more versions. A checkpoint takes the disk space of what learns, once for each visit under way, and of what the
+    server and the clients remember. It is whole or not there, whatever happens while it is written.
 
     Args:
         every: versions, such as 10; or wall-clock time, such as "30 s", "5 min" or "2 h", but no more than a twentieth
