@@ -37,8 +37,12 @@ from polyrhythm.methods.participation.critical_periods import (
     FisherTrace,
     GradientNorm,
     RandomResize,
+    Signal,
+    UpdateNorm,
 )
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.differential_privacy import Dp
+from polyrhythm.methods.weighing import Equal
 from polyrhythm.models.tasks import Classification
 from polyrhythm.simulation.roster import OpenRoster
 
@@ -106,6 +110,10 @@ def detectors() -> st.SearchStrategy[Detector]:
     return st.one_of(norms, st.builds(FisherTrace, weigh=weigh, labels=st.sampled_from(("data", "model"))))
 
 
+def signals() -> st.SearchStrategy[Signal]:
+    return st.one_of(detectors(), st.just(UpdateNorm()))
+
+
 def _acts_all_the_same(
     self: CriticalPeriods, fixed: Setup, state: State, context: InvitationContext
 ) -> InvitationContext:
@@ -130,8 +138,8 @@ def _after_some_draws(self: TorchEngine, model: Model, data: Any, **rest: Any) -
 
 @law(
     trial=trials(travels=False),
-    detector=detectors(),
-    watch=st.lists(detectors(), max_size=2).map(tuple),
+    detector=signals(),
+    watch=st.lists(signals(), max_size=2).map(tuple),
     examples=10,
     broken_by={
         "acts all the same": swap(CriticalPeriods, "asked", _acts_all_the_same),
@@ -140,7 +148,7 @@ def _after_some_draws(self: TorchEngine, model: Model, data: Any, **rest: Any) -
         "fisher leaves eval mode behind": swap(TorchEngine, "fisher", _after_some_draws),
     },
 )
-def test_watching_is_exactly_the_inner_policy(trial: Trial, detector: Detector, watch: tuple[Detector, ...]) -> None:
+def test_watching_is_exactly_the_inner_policy(trial: Trial, detector: Signal, watch: tuple[Signal, ...]) -> None:
     policy = CriticalPeriods(act=False, detector=detector, watch=watch)
     story = run(trial.recipe(policy), trial.federation)
     assert alike(story, run(trial.recipe(), trial.federation))
@@ -406,6 +414,38 @@ def test_what_the_detectors_add_up(squares: list[float], held: list[int], epochs
     found = detector.over([*reports, report(9, 1, substitute="movement")])
     assert found is not None
     assert math.isclose(found, expected, rel_tol=1e-12)
+
+
+def _of_the_model(self: CriticalPeriods, fixed: Setup, state: State, given: Release, mean: Tensor) -> Any:
+    return _LENGTH(self, fixed, state, given, given.weights)[0], mean
+
+
+_LENGTH = CriticalPeriods.before_step
+
+
+@law(
+    trial=trials(travels=False),
+    noise=st.sampled_from((0.0, 0.3)),
+    examples=8,
+    broken_by={
+        "the length of the model": swap(CriticalPeriods, "before_step", _of_the_model),
+        "what noise adds is left in": swap(Dp, "spread", lambda self, state, given: 0.0),
+    },
+)
+def test_the_length_of_what_the_server_steps_on_and_less_what_noise_adds(trial: Trial, noise: float) -> None:
+    """|w_(t+1) - w_t|^2 with a server that takes the mean whole, less P (z C / m)^2."""
+    policy, clip = CriticalPeriods(act=False, detector=UpdateNorm()), 0.5
+    hidden = (Equal(), Dp(noise=noise, clip=clip), policy) if noise else (policy,)
+    recipe = trial.recipe(*hidden)
+    story = run(recipe, trial.federation, versions=3)
+    real = sum(segment.size for segment in trial.federation.engine().layout.segments)
+    expected = real * (noise * clip / min(recipe.cohort, len(trial.federation.sizes))) ** 2
+    for before, after, released in zip(story.states, story.states[1:], story.released, strict=False):
+        if released.release is None:
+            continue
+        square = float((after.weights - before.weights).double().square().sum())
+        found = policy.measures(after.parts["critical_periods"])["update_norm"]
+        assert math.isclose(found, square - expected, rel_tol=1e-3, abs_tol=1e-4 * square + 1e-9)
 
 
 def squares_by_hand(trial: Trial, story: Any, dispatch: int, mu: float) -> list[float]:

@@ -18,15 +18,17 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.settings import Settings
 from polyrhythm.core import server as core_server
+from polyrhythm.core import versions
 from polyrhythm.fleet import Faults, Fleet, Markov
 from polyrhythm.methods import papers
 from polyrhythm.methods.mechanism import Mechanism, Release, Setup
 from polyrhythm.methods.papers import fedavg, fedbuff
+from polyrhythm.methods.participation.at_most import AtMost
 from polyrhythm.methods.participation.base import Sweep, Uniform
-from polyrhythm.methods.participation.critical_periods import RandomResize
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods, GradientNorm, RandomResize, UpdateNorm
 from polyrhythm.methods.participation.poisson import Poisson
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
-from polyrhythm.methods.privacy import laws
+from polyrhythm.methods.privacy import accounting, laws
 from polyrhythm.methods.privacy.account import counted
 from polyrhythm.methods.privacy.accounting import Sampling
 from polyrhythm.methods.privacy.effects import AFTER, LAWS, PrivacyEffect, timed
@@ -353,6 +355,52 @@ def test_every_version_is_charged_and_whoever_was_in_it_is_counted(seed: int) ->
     in_versions = [{x.client for x in r.release.reports} for r in story.released if r.release is not None]
     assert dict(books) == {c: sum(c in some for some in in_versions) for c in set().union(*in_versions)}
     assert counted(story.states[-1].parts["dp"]) == max(books.values())
+
+
+def _busiest(state: Any) -> int:
+    return max(state["visits"].values(), default=0)
+
+
+FOLLOWS = CriticalPeriods(detector=UpdateNorm(), floor=0.5)
+
+
+@law(
+    seed=st.integers(0, 5),
+    visits=st.sampled_from((None, 2)),
+    examples=4,
+    broken_by={
+        "charged for who came": swap(differential_privacy, "counted", _busiest),
+        "a schedule like any other": swap(CriticalPeriods, "under_privacy", lambda self: timed("by chance")),
+    },
+)
+def test_a_schedule_that_follows_released_models_costs_what_it_may_have_been(seed: int, visits: int | None) -> None:
+    """How often anybody came follows from the data then, and is no bound that may be told."""
+    federation = Federation(sizes=(5, 12, 7, 9, 3, 8, 4, 6), seed=seed)
+    limit = () if visits is None else (AtMost(visits=visits),)
+    story = run(private(FOLLOWS, *limit, cohort=2), federation, versions=4)
+    part = Dp(noise=0.3)
+    for version, state in enumerate(story.states):
+        may = min(version, version if visits is None else visits)
+        expected = 0.0 if may == 0 else accounting.epsilon(replace(SAMPLING, law="bounded"), 0.3, may, part.delta)
+        assert math.isclose(part.spent(state.parts["dp"]), expected)
+    words = refusal(private(CriticalPeriods(), cohort=2))
+    assert "without noise" in words
+    assert "without noise" in refusal(private(replace(FOLLOWS, watch=(GradientNorm(),))))
+
+
+@law(
+    seed=st.integers(0, 5),
+    size=st.sampled_from((RandomResize(up=0.5, down=0.5), replace(FOLLOWS, delta=-1e9))),
+    examples=6,
+    broken_by={
+        "divides by as many as ever": swap(versions, "wanted_in", lambda recipe, parts: None),
+    },
+)
+def test_a_version_is_divided_by_as_many_as_it_was_to_have(seed: int, size: Any) -> None:
+    plain = fedavg(cohort=2, epochs=1, batch=4) | Equal() | size
+    federation = replace(FOUR, seed=seed)
+    one, other = run(plain, federation, versions=4), run(plain | Dp(noise=0, clip=1e9), federation, versions=4)
+    assert near(one.weights, other.weights, 1e-4)
 
 
 def _open(self: Mechanism) -> PrivacyEffect:

@@ -28,7 +28,7 @@ from polyrhythm.methods.local.optimisers import LocalOptimiser
 from polyrhythm.methods.local.schedules import Schedule
 from polyrhythm.methods.mechanism import Mechanism
 from polyrhythm.methods.order.pacing import Pacing
-from polyrhythm.methods.participation.critical_periods import Detector, FisherTrace, GradientNorm
+from polyrhythm.methods.participation.critical_periods import FisherTrace, GradientNorm, Signal, UpdateNorm
 from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.work.budgets import Budgets, Levels, Listed, SlowShare
@@ -69,7 +69,11 @@ OF_FLEETS: Mapping[str, type[Settings]] = {
     "arrivals": of_fleets.ArrivalTrace,
     **BUDGETS,
 }
-DETECTORS: Mapping[str, type[Detector]] = {"gradient_norm": GradientNorm, "fisher_trace": FisherTrace}
+DETECTORS: Mapping[str, type[Signal]] = {
+    "gradient_norm": GradientNorm,
+    "fisher_trace": FisherTrace,
+    "update_norm": UpdateNorm,
+}
 
 # Settings that are things with names of their own, by the setting's name.
 _INSIDE: Mapping[str, Mapping[str, type[Settings]]] = {
@@ -149,7 +153,7 @@ def _part(call: Call, trust: Trust) -> object:
 
 
 _OWN_PART = Wanted(
-    what="part", base=(Mechanism, LocalOptimiser, Schedule, Budgets, Detector), kind="one of the bases in pr.extend"
+    what="part", base=(Mechanism, LocalOptimiser, Schedule, Budgets, Signal), kind="one of the bases in pr.extend"
 )
 
 

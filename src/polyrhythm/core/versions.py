@@ -26,7 +26,7 @@ from polyrhythm.core.server_state import Released, ServerState
 from polyrhythm.core.sums import Opened, counted, noted, opened
 from polyrhythm.core.validation import diverged
 from polyrhythm.methods.capacity.base import with_fixed_parts
-from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.mechanism import Release, Setup, States
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.weighing import Scaling, shares
 
@@ -176,6 +176,7 @@ class Versions:
             bases=tuple(state.past[r.version] for r in reports) if "base" in self.recipe.needs() else (),
             rate=self.recipe.rate(state.version, self.setup.total_rounds),
             portions=self._portions(state, reports),
+            wanted=wanted_in(self.recipe, state.parts),
         )
 
     def _summed(self, release: Release, sum_: Opened, facts: list[Facts]) -> Release:
@@ -207,8 +208,10 @@ class Versions:
             over, nobody = over_holders(mean, release)
             mean = mean if of_holders else over
         parts: dict[str, State] = dict(found)
+        spread = recipe.releasing.spread(state.parts, release)
+        with_noise = replace_unchecked(release, spread=spread) if spread else release
         for key, mechanism in recipe.overriding("before_step"):
-            parts[key], mean = mechanism.before_step(setup, parts[key], release, mean)
+            parts[key], mean = mechanism.before_step(setup, parts[key], with_noise, mean)
         nobody = None if recipe.releasing.sets_all else nobody
         held_back = skipped or recipe.releasing.holds_back(setup, parts)
         stepped, buffers = state.weights, state.buffers
@@ -270,6 +273,11 @@ class Versions:
             for slot, known, first in zip(self.layout.buffers, state.buffers, theirs[0], strict=True)
         )
         return combine_buffers(self.layout, [*theirs, ours], [*moves, stays])
+
+
+def wanted_in(recipe: Recipe, parts: States) -> int | None:
+    """How many clients the version under way was to have, where that changes from one to the next."""
+    return recipe.inviting.wanted(parts) if recipe.resized else None
 
 
 def _filled(portion: Portion, theirs: Buffers, ours: Buffers) -> Buffers:

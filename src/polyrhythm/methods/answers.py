@@ -135,6 +135,8 @@ class Answers(Settings):
             rate=rate if law == "poisson" else 1.0,
             bands=bands,
             most=self.most_visits,
+            adapts=any(part.under_privacy().adapts for part in self.parts()),
+            resized=self.resized,
         )
 
     def account(self, setup: Setup) -> Account | None:
@@ -199,6 +201,12 @@ class Answers(Settings):
         """How many clients one version invites, as far as the settings say."""
         sizes = (m.size for _, m in self.of(ParticipationModifier))
         return next((size for size in sizes if size is not None), self.participation.size)
+
+    @functools.cached_property
+    def resized(self) -> bool:
+        """Whether each version is to have so many clients as a part says, and is made of those."""
+        sizing = any(type(m).wanted is not ParticipationModifier.wanted for _, m in self.of(ParticipationModifier))
+        return sizing and not self.fills_places and self.release.release_size is None
 
     @functools.cached_property
     def most_visits(self) -> int | None:

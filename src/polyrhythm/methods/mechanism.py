@@ -174,6 +174,8 @@ class Release:
             [P]; else None.
         counted: by what it is divided to be the mean; sum_i w_i where nothing scales updates.
         tally: the sum of what clients add beside their updates, where they do.
+        wanted: how many clients it was to have, where that changes from version to version.
+        spread: the standard deviation of the noise on each weight of the mean, in `before_step`.
 
     Where clients are hidden in the sum, the total is in clips, and nothing divides it.
     """
@@ -189,6 +191,8 @@ class Release:
     total: Tensor | None = None
     counted: float = 1.0
     tally: float = 0.0
+    wanted: int | None = None
+    spread: float = 0.0
 
     @property
     def fresh(self) -> tuple[Report, ...]:

@@ -40,6 +40,11 @@ class Inviting:
         changes = {key: state for key, state in found.items() if state is not parts[key]}
         return {**parts, **changes} if changes else parts, invitations
 
+    def wanted(self, parts: States) -> int | None:
+        """How many clients the version under way is to have, where a modifier decides that; else None."""
+        sizes = (modifier.wanted(parts[key]) for key, modifier in self.modifiers)
+        return next((size for size in sizes if size is not None), None)
+
 
 @final
 @dataclass(frozen=True)
@@ -167,6 +172,10 @@ class Releasing:
             if (middle := modifier.centre(updates, release.shares, scales)) is not None:
                 return parts, middle, False
         return parts, weighted_sum(updates, [a * b for a, b in zip(release.shares, scales, strict=True)]), False
+
+    def spread(self, parts: States, release: Release) -> float:
+        """The standard deviation of the noise on each weight of the mean of a release."""
+        return next((m.spread(parts[key], release) for key, m in self.modifiers if m.private), 0.0)
 
     @property
     def longest(self) -> float | None:

@@ -225,6 +225,10 @@ class ParticipationModifier(OfParticipation, Modifier):
         """A participation, and this modifier, once it has been piped onto that one."""
         return onto, self
 
+    def wanted(self, state: State) -> int | None:
+        """How many clients the version under way is to have, where it decides that; else None."""
+        return None
+
     def asked(self, setup: Setup, state: State, context: InvitationContext) -> InvitationContext:
         """What the participation is asked."""
         return context

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
+
+import torch
+from torch import Tensor
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Report, State
@@ -13,8 +16,8 @@ from polyrhythm.base.settings import Count, Fraction, Positive, Settings
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.participation.base import InvitationContext, ParticipationModifier
-from polyrhythm.methods.privacy.effects import refused, timed
-from polyrhythm.methods.secure_sum.effects import needs_single
+from polyrhythm.methods.privacy.effects import PrivacyEffect, adapting, refused, timed
+from polyrhythm.methods.secure_sum.effects import SumEffect, needs_single
 from polyrhythm.methods.work.budgets import EPSILON, part_of
 
 LEAST_NORM = 1e-7
@@ -22,8 +25,47 @@ HOW_MANY = "how large the cohort is"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Detector(Settings):
-    """Base: one number per version by which critical periods show.
+class Signal(Settings):
+    """Base: one number per version by which critical periods show."""
+
+    of_mean: ClassVar[bool] = False
+    """Whether it is of the mean that the server steps on, and of nothing that a single client said."""
+
+    def needs(self) -> frozenset[Need]:
+        """What clients must measure."""
+        return frozenset()
+
+    def read(self, release: Release, length: float | None) -> float | None:
+        """The number of a version; None if there is none.
+
+        Args:
+            release: what it was made of.
+            length: the squared length of its mean update, less what noise adds to it on average, where `of_mean`.
+        """
+        raise NotImplementedError
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class UpdateNorm(Signal):
+    """The squared length of the mean update that the server steps on, |D|^2, so that clients measure nothing.
+
+    With `dp` it is that of the noised mean, less P times the variance of the noise on each weight: what is left is
+    |D|^2 without noise on average, and may be less than zero. So it is made of what is released, and how many are
+    invited by it costs no more privacy than how often a client may be in: pipe at_most(visits=…) onto the recipe.
+
+    Departure: the paper asks clients for their gradients' norms, and does not speak of privacy.
+    """
+
+    of_mean = True
+
+    def read(self, release: Release, length: float | None) -> float | None:
+        return length
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detector(Signal):
+    """Base: the mean over clients of one number that each of them measured.
 
     Args:
         weigh: "samples" (the paper's equation 1) or "equal" (the authors' code).
@@ -32,7 +74,6 @@ class Detector(Settings):
     weigh: Literal["samples", "equal"] = "samples"
 
     def needs(self) -> frozenset[Need]:
-        """What clients must measure."""
         raise NotImplementedError
 
     def value(self, report: Report) -> float:
@@ -46,6 +87,9 @@ class Detector(Settings):
         if not math.fsum(weights):
             return None
         return math.fsum(w * self.value(r) for w, r in zip(weights, heard, strict=True)) / math.fsum(weights)
+
+    def read(self, release: Release, length: float | None) -> float | None:
+        return self.over(release.reports)
 
 
 @final
@@ -131,7 +175,7 @@ class CriticalPeriods(ParticipationModifier):
 
     Args:
         delta: growth that counts as critical.
-        detector: decides.
+        detector: decides: what clients measured, or the mean update that the server has (`UpdateNorm`).
         watch: further detectors that are only recorded.
         rule: "literal" or "windowed".
         cap: largest cohort as a share of the population.
@@ -145,8 +189,8 @@ class CriticalPeriods(ParticipationModifier):
     """
 
     delta: float = 0.01
-    detector: Detector = GradientNorm()
-    watch: tuple[Detector, ...] = ()
+    detector: Signal = GradientNorm()
+    watch: tuple[Signal, ...] = ()
     rule: Literal["literal", "windowed"] = "literal"
     cap: Fraction = 1.0
     floor: Positive = 0.5
@@ -155,9 +199,24 @@ class CriticalPeriods(ParticipationModifier):
 
     privacy = refused(
         "how many are invited follows from gradients or Fisher traces that clients report without noise",
-        "take random_resize",
+        "take detector=update_norm, which is of released models, or random_resize",
     )
     in_sums = needs_single("clients tell their own gradients or Fisher traces")
+    by_coordinate = "any"
+
+    def under_privacy(self) -> PrivacyEffect:
+        if self._of_means:
+            return adapting("invites as many as released models say")
+        return self.privacy
+
+    def under_secagg(self) -> SumEffect:
+        if self._of_means:
+            return needs_single("how many a sum may have must be known before the first round")
+        return self.in_sums
+
+    @property
+    def _of_means(self) -> bool:
+        return all(signal.of_mean for signal in (self.detector, *self.watch))
 
     def needs(self) -> frozenset[Need]:
         return self.detector.needs().union(*(detector.needs() for detector in self.watch))
@@ -172,13 +231,25 @@ class CriticalPeriods(ParticipationModifier):
         start: dict[str, Any] = {"size": setup.cohort, "history": [], "critical": True, "latched": False}
         return {**start, "cohort": setup.cohort, "watched": {}}
 
+    def wanted(self, state: State) -> int | None:
+        return int(state["size"]) if self.act else None
+
     def asked(self, setup: Setup, state: State, context: InvitationContext) -> InvitationContext:
         return replace(context, count=state["size"]) if self.act else context
 
+    def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
+        """The mean as it is: participation comes before what changes it."""
+        if not any(signal.of_mean for signal in (self.detector, *self.watch)):
+            return state, mean
+        noisy = math.fsum(size for _, size in setup.places) or setup.size
+        square = float(torch.linalg.vector_norm(mean, dtype=torch.float64)) ** 2
+        return {**state, "length": square - noisy * release.spread**2}, mean
+
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
-        watched = {name: v for name, d in self._named() if (v := d.over(release.reports)) is not None}
+        length = state.get("length")
+        watched = {name: v for name, d in self._named() if (v := d.read(release, length)) is not None}
         state = {**state, "watched": {**state["watched"], **watched}}
-        value = self.detector.over(release.reports)
+        value = self.detector.read(release, length)
         if value is None or (self.rule == "windowed" and release.version % 2 == 1):
             return state
         history = [*state["history"], value]
@@ -190,9 +261,9 @@ class CriticalPeriods(ParticipationModifier):
         del history[: max(0, len(history) - max(keep, 5))]
         return {**state, "history": history, "critical": critical, "latched": latched, "size": size}
 
-    def _named(self) -> list[tuple[str, Detector]]:
+    def _named(self) -> list[tuple[str, Signal]]:
         """All detectors under names of their own: a second of a kind has a number."""
-        named: dict[str, Detector] = {}
+        named: dict[str, Signal] = {}
         for detector in (self.detector, *self.watch):
             key, number = detector.label(), 2
             while key in named:
@@ -266,6 +337,9 @@ class RandomResize(ParticipationModifier):
 
     def server_start(self, setup: Setup) -> State:
         return {"size": setup.cohort}
+
+    def wanted(self, state: State) -> int | None:
+        return int(state["size"])
 
     def asked(self, setup: Setup, state: State, context: InvitationContext) -> InvitationContext:
         return replace(context, count=state["size"])

@@ -73,5 +73,13 @@ class Account:
 
 
 def counted(state: State) -> int:
-    """What a law counts, from the state of `dp`: versions, or those that the busiest client was in."""
-    return max(state["visits"].values(), default=0) if state["law"] == "bounded" else int(state["versions"])
+    """What a law counts, from the state of `dp`: versions, or those that the busiest client was in.
+
+    Where the schedule follows released models it is those that anybody may have been in by now.
+    """
+    if state["law"] != "bounded":
+        return int(state["versions"])
+    busiest = int(max(state["visits"].values(), default=0))
+    if not state.get("adapts"):
+        return busiest
+    return int(state["versions"]) if state["most"] is None else min(state["versions"], max(state["most"], busiest))

@@ -12,7 +12,9 @@ RDP of sampling without replacement counts it once.
 
 The sums of a bounded schedule are Gaussian mechanisms in sequence, each moved by one client by at most the clip, and k
 of them by the same one: together as far apart as one of noise z / sqrt(k) (Dong, Roth, Su, "Gaussian Differential
-Privacy", 2022, corollary 3.3).
+Privacy", 2022, corollary 3.3). Where the schedule follows the models that were released, the same holds of the k that
+nobody may exceed, and not of the k that came about, which tells of the data as well (Smith, Thakurta, "Fully Adaptive
+Composition for Gaussian Differential Privacy", 2022, theorem 2).
 """
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ class Sampling:
         rate: q, the chance to be in a version; 1 where the law knows of none.
         bands: b, over how many versions noise is correlated.
         most: how many versions a client may ever be in, where a part sees to that.
+        adapts: whether who is in a version follows from released models.
+        resized: whether a version is to have another number of clients than the one before.
     """
 
     law: Law
@@ -60,6 +64,8 @@ class Sampling:
     rate: float = 1.0
     bands: int = 1
     most: int | None = None
+    adapts: bool = False
+    resized: bool = False
 
 
 def epsilon(sampling: Sampling, noise: float, count: int, delta: float, accountant: Accountant = "rdp") -> float:

@@ -28,6 +28,7 @@ class PrivacyEffect:
         draws: the law by which it draws clients, if it does that.
         keeps: the laws that hold with it; another one becomes "bounded".
         excludes: the laws with which it is refused.
+        adapts: whether who is in a version follows from the models of earlier ones.
         fix: what to do if it is refused.
     """
 
@@ -36,6 +37,7 @@ class PrivacyEffect:
     draws: Law | None = None
     keeps: frozenset[Law] = LAWS
     excludes: frozenset[Law] = frozenset()
+    adapts: bool = False
     fix: str = ""
 
 
@@ -67,6 +69,17 @@ def timed(words: str, *keeps: Law, excludes: Law | None = None) -> PrivacyEffect
 def drawing(law: Law, words: str) -> PrivacyEffect:
     """What draws clients by a law."""
     return PrivacyEffect(words=words, draws=law)
+
+
+def adapting(words: str) -> PrivacyEffect:
+    """What decides by released models, and so by their noise, how many are in a version.
+
+    Nobody's chances are known before, nor how often anybody will have been in: the account is of the most that may be.
+
+    Args:
+        words: how.
+    """
+    return PrivacyEffect(words=words, keeps=frozenset({"bounded"}), adapts=True)
 
 
 def refused(why: str, fix: str = "") -> PrivacyEffect:

@@ -104,6 +104,11 @@ def sampling_words(sampling: Sampling, count: int) -> str:
             f"in turn, in one fixed order, none of {sampling.population:,} clients in two versions less than "
             f"{sampling.bands} apart, so in no more than {visits:,}"
         )
+    if sampling.adapts:
+        return (
+            "by a schedule that follows released models, by which none of "
+            f"{sampling.population:,} clients can have been in more than {count:,} version{'' if count == 1 else 's'}"
+        )
     return (
         f"by a schedule that does not depend on private data, nobody of {sampling.population:,} clients in more than "
         f"{count:,} version{'' if count == 1 else 's'}"

@@ -160,6 +160,10 @@ class ReleaseModifier(Modifier):
         """What the server is to step on [P] in place of any middle of updates, if it hides them; and its new state."""
         return None
 
+    def spread(self, state: State, release: Release) -> float:
+        """The standard deviation of the noise on each weight of that mean, if it hides clients; 0 without noise."""
+        return 0.0
+
     def clip_in_sums(self, state: State) -> float | None:
         """The most by which a client moves a sum, where it hides clients and they clip themselves; None elsewhere."""
         return None

@@ -27,9 +27,8 @@ from polyrhythm.methods.privacy.accounting import Accountant, Sampling
 from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 from polyrhythm.methods.privacy.effects import PrivacyEffect
 from polyrhythm.methods.release.base import Hidden, ReleaseModifier
+from polyrhythm.methods.release.lengths import length_of, surely_within
 from polyrhythm.methods.secure_sum.effects import works_in_sums
-
-_BLOCK = 1024
 
 
 @final
@@ -41,7 +40,8 @@ class Dp(ReleaseModifier):
         v_i = w_i * scale_i * update_i
 
     with w_i = 1, or min(n_i / cap, 1) with a `cap`, and m fixed: how many a version has on average (rate * N under
-    `poisson`, else the cohort, or the size of a buffer). So m is no secret, and a version is made whatever came: of
+    `poisson`, else the cohort, or the size of a buffer), or as many as the version was to have, where a part decides
+    that for each (`random_resize`, `critical_periods`). So m is no secret, and a version is made whatever came: of
     nobody, too, of noise alone. A report of which nothing can be used counts as zero. Noise is on every weight, also on
     those that no client moved. Several updates of one client in one version are added before they are clipped.
 
@@ -137,6 +137,8 @@ class Dp(ReleaseModifier):
             "versions": 0,
             "visits": Map(),
         }
+        if sampling.adapts:
+            state |= {"adapts": True, "most": sampling.most}
         if isinstance(self.clip, Adaptive):
             return {
                 **state,
@@ -177,7 +179,7 @@ class Dp(ReleaseModifier):
         return accounting.calibrated(sampling, self.epsilon, total_rounds, self.delta, self.accountant)
 
     def private_mean(self, setup: Setup, state: State, release: Release) -> tuple[State, Tensor]:
-        expected = state["cohort"]
+        expected = _expected(state, release)
         if release.total is not None:
             mean = (release.total * (state["clip"] / expected)).to(setup.zeros(wide=True).dtype)
             count = release.tally
@@ -188,7 +190,7 @@ class Dp(ReleaseModifier):
                 weighted_sum(updates, shares) if updates else setup.zeros(wide=True),
                 unclipped - len(updates) / 2,
             )
-        if spread := state.get("of_sum", state["noise"]) * state["clip"] / expected:
+        if spread := self.spread(state, release):
             drawn = noise(setup, release.version, mean.dtype)
             if self.correlates:
                 state, drawn = _correlated(state, drawn)
@@ -198,9 +200,12 @@ class Dp(ReleaseModifier):
             for client in {report.client for report in release.reports}:
                 visits = visits.set(client, visits.get(client, 0) + 1)
         found = {**state, "versions": state["versions"] + 1, "visits": visits}
-        return self._adapted(setup, found, release.version, count), mean
+        return self._adapted(setup, found, release, count), mean
 
-    def _adapted(self, setup: Setup, state: State, version: int, count: float) -> State:
+    def spread(self, state: State, release: Release) -> float:
+        return float(state.get("of_sum", state["noise"]) * state["clip"] / _expected(state, release))
+
+    def _adapted(self, setup: Setup, state: State, release: Release, count: float) -> State:
         """The state with the clip of the next version, where it adapts.
 
         Args:
@@ -208,9 +213,9 @@ class Dp(ReleaseModifier):
         """
         if not isinstance(self.clip, Adaptive):
             return state
-        expected = state["cohort"]
+        expected = _expected(state, release)
         if state["noise"]:
-            draw = kept_from_others(setup.seed, setup.secret, "noise", version, "count")
+            draw = kept_from_others(setup.seed, setup.secret, "noise", release.version, "count")
             count += state["of_count"] * float(draw.standard_normal(1)[0])
         unclipped = count / expected + 0.5
         clip = self.clip.moved(state["clip"], unclipped)
@@ -295,6 +300,7 @@ class Dp(ReleaseModifier):
         else:
             of = f", correlated over {self.bands} versions," if self.correlates else ""
             told = f"clipped to {self.clip:g}, Gaussian noise of {found:.4g} clips{of} is added to the sum"
+        divides = "as many as the version was to have" if sampling.resized else f"{sampling.cohort:g}"
         return Account(
             key=key,
             sampling=sampling,
@@ -302,7 +308,7 @@ class Dp(ReleaseModifier):
             wanted=self.epsilon,
             delta=self.delta,
             accountant=self.accountant,
-            mechanism=f"each client's update{weighed} is {told}, and {sampling.cohort:g} divides it, whoever came"
+            mechanism=f"each client's update{weighed} is {told}, and {divides} divides it, whoever came"
             + (
                 ", where each client clips its own, rounding included, and the server reads sums alone"
                 if sums_only
@@ -319,6 +325,12 @@ class Dp(ReleaseModifier):
         if isinstance(self.clip, Adaptive):
             return {**cost, "clip_norm": float(state["used"]), "unclipped_share": float(state["unclipped"])}
         return {**cost, "clip_norm": float(state["clip"])}
+
+
+def _expected(state: State, release: Release) -> float:
+    """m of a version: as many as it was to have, where that changes, else as many as they have on average."""
+    known: float = state["cohort"]
+    return known if release.wanted is None else float(min(release.wanted, state["population"]))
 
 
 def _correlated(state: State, drawn: Tensor) -> tuple[State, Tensor]:
@@ -338,29 +350,6 @@ def sampling_in(state: State) -> Sampling:
         rate=state["rate"],
         bands=state.get("bands", 1),
     )
-
-
-def surely_within(report: Report, weight: float, clip: float) -> bool:
-    """Whether an update [P] times a weight is no longer than a clip, by a length that was measured before.
-
-    In single precision that is off by P / 2^24 of itself at most: where that decides, this says no.
-    """
-    if report.update is None or report.norm is None or report.update.dtype not in (torch.float32, torch.float64):
-        return False
-    return abs(weight) * report.norm * (1 + report.update.numel() * 2**-24) < clip
-
-
-def length_of(vector: Tensor) -> float:
-    """Euclidean length of a vector [P], its squares added in double precision from one block to the next.
-
-    Within a block single precision errs by less than a millionth, and takes a fifth of the time.
-    """
-    whole = vector.numel() // _BLOCK * _BLOCK
-    lengths = torch.linalg.vector_norm(vector[:whole].view(-1, _BLOCK), dim=1).tolist()
-    if whole < vector.numel():
-        lengths.append(torch.linalg.vector_norm(vector[whole:]).item())
-    total = math.hypot(*lengths)
-    return total if math.isfinite(total) else float(torch.linalg.vector_norm(vector, dtype=torch.float64))
 
 
 _memory = threading.local()
