@@ -16,7 +16,18 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from polyrhythm.base.streams import Purpose, proportionally, seeded_torch, stream, torch_generator, torch_seed
+from polyrhythm.base import streams
+from polyrhythm.base.compiled import extension
+from polyrhythm.base.streams import (
+    Purpose,
+    compiled_normals,
+    normals,
+    proportionally,
+    seeded_torch,
+    stream,
+    torch_generator,
+    torch_seed,
+)
 from polyrhythm.methods.mechanism import Visit
 from polyrhythm.methods.order.base import Progress, Shuffled
 
@@ -212,3 +223,33 @@ def test_places_are_drawn_one_after_the_other_by_what_is_left(misses: int, monke
     for one, other in itertools.permutations(weights, 2):
         share = weights[one] / total * weights[other] / (total - weights[one])
         assert abs(counts[one, other] - draws * share) < 5 * math.sqrt(draws * share * (1 - share))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_many_normal_numbers_are_those_of_numpy(
+    dtype: torch.dtype, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit, layers, edges and tail of the ziggurat; of seeds with a small half, too."""
+    if not compiled:
+        monkeypatch.setattr(streams, "compiled_normals", lambda: None)
+    elif extension() is not None and sys.platform != "win32":
+        assert compiled_normals() is not None
+    for name in range(3):
+        expected = torch.from_numpy(stream(name, "noise", name).standard_normal(200_003)).to(dtype)
+        assert torch.equal(normals(200_003, dtype, name, "noise", name), expected)
+    if compiled and (fill := compiled_normals()):
+        for high, low in ((0, 0), (0, 5), (2**64 - 1, 2**64 - 1), (1, 2**32)):
+            fill(drawn := torch.empty(1_001, dtype=torch.float64), high, low)
+            known = np.random.Generator(np.random.PCG64(high * 2**64 + low)).standard_normal(1_001)
+            assert np.array_equal(drawn.numpy(), known)
+
+
+def test_another_numpy_draws_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a draw is not that of the NumPy that is installed, the compiled one is not used."""
+
+    class Other:
+        standard_normals = staticmethod(lambda out, high, low: out.zero_())
+
+    monkeypatch.setattr(streams, "extension", Other)
+    assert compiled_normals.__wrapped__() is None

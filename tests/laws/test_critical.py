@@ -37,8 +37,8 @@ from polyrhythm.methods.participation.critical_periods import (
     FisherTrace,
     GradientNorm,
     RandomResize,
+    ReleasedNorm,
     Signal,
-    UpdateNorm,
 )
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.differential_privacy import Dp
@@ -111,7 +111,7 @@ def detectors() -> st.SearchStrategy[Detector]:
 
 
 def signals() -> st.SearchStrategy[Signal]:
-    return st.one_of(detectors(), st.just(UpdateNorm()))
+    return st.one_of(detectors(), st.just(ReleasedNorm()))
 
 
 def _acts_all_the_same(
@@ -434,7 +434,7 @@ _LENGTH = CriticalPeriods.before_step
 )
 def test_the_length_of_what_the_server_steps_on_and_less_what_noise_adds(trial: Trial, noise: float) -> None:
     """|w_(t+1) - w_t|^2 with a server that takes the mean whole, less P (z C / m)^2."""
-    policy, clip = CriticalPeriods(act=False, detector=UpdateNorm()), 0.5
+    policy, clip = CriticalPeriods(act=False, detector=ReleasedNorm()), 0.5
     hidden = (Equal(), Dp(noise=noise, clip=clip), policy) if noise else (policy,)
     recipe = trial.recipe(*hidden)
     story = run(recipe, trial.federation, versions=3)
@@ -444,7 +444,7 @@ def test_the_length_of_what_the_server_steps_on_and_less_what_noise_adds(trial: 
         if released.release is None:
             continue
         square = float((after.weights - before.weights).double().square().sum())
-        found = policy.measures(after.parts["critical_periods"])["update_norm"]
+        found = policy.measures(after.parts["critical_periods"])["released_norm"]
         assert math.isclose(found, square - expected, rel_tol=1e-3, abs_tol=1e-4 * square + 1e-9)
 
 

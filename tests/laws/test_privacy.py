@@ -25,7 +25,7 @@ from polyrhythm.methods.mechanism import Mechanism, Release, Setup
 from polyrhythm.methods.papers import fedavg, fedbuff
 from polyrhythm.methods.participation.at_most import AtMost
 from polyrhythm.methods.participation.base import Sweep, Uniform
-from polyrhythm.methods.participation.critical_periods import CriticalPeriods, GradientNorm, RandomResize, UpdateNorm
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods, GradientNorm, RandomResize, ReleasedNorm
 from polyrhythm.methods.participation.poisson import Poisson
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
 from polyrhythm.methods.privacy import accounting, laws
@@ -361,7 +361,7 @@ def _busiest(state: Any) -> int:
     return max(state["visits"].values(), default=0)
 
 
-FOLLOWS = CriticalPeriods(detector=UpdateNorm(), floor=0.5)
+FOLLOWS = CriticalPeriods(detector=ReleasedNorm(), floor=0.5)
 
 
 @law(

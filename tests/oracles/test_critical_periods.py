@@ -25,7 +25,7 @@ from polyrhythm.methods.participation.critical_periods import (
     FisherTrace,
     GradientNorm,
     RandomResize,
-    UpdateNorm,
+    ReleasedNorm,
 )
 from polyrhythm.models.tasks import Task, task
 from small import collection, dealt, logged, prepared
@@ -118,12 +118,12 @@ def test_a_release_in_which_nobody_trained_changes_nothing() -> None:
 
 def test_the_squared_length_of_a_noised_mean_less_what_noise_adds_to_it() -> None:
     """(3, 4) has 25; noise of 0.5 on each of two weights, and none on padding, adds 0.5 to it on average."""
-    policy, setup = CriticalPeriods(detector=UpdateNorm()), replace(SETUP, size=3, places=((0, 2),))
+    policy, setup = CriticalPeriods(detector=ReleasedNorm()), replace(SETUP, size=3, places=((0, 2),))
     given = Release(version=0, reports=(), shares=(), scales=(), weights=torch.zeros(3), spread=0.5)
     state = policy.server_start(setup)
     state, mean = policy.before_step(setup, state, given, torch.tensor([3.0, 4.0, 0.0]))
     assert mean.tolist() == [3, 4, 0]
-    assert policy.measures(policy.after_step(setup, state, given))["update_norm"] == pytest.approx(24.5)
+    assert policy.measures(policy.after_step(setup, state, given))["released_norm"] == pytest.approx(24.5)
     sizes = []
     for length in (2.0, 2.1, 1.0, 1.5):  # critical, grown by 5 %, halved, grown by half; with noise alone
         state, _ = policy.before_step(setup, state, replace(given, spread=0.0), torch.tensor([length, 0.0, 0.0]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import functools
 import hashlib
 import pickle
 import random
@@ -19,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, final
 
 import numpy as np
+
+from polyrhythm.base.compiled import extension
 
 if TYPE_CHECKING:
     import torch
@@ -69,6 +72,46 @@ def stream(seed: int, purpose: Purpose, *names: int | str) -> np.random.Generato
     True
     """
     return np.random.Generator(np.random.PCG64(_key(seed, purpose, names)))
+
+
+def normals(size: int, dtype: torch.dtype, seed: int, purpose: Purpose, *names: int | str) -> torch.Tensor:
+    """What `stream(seed, purpose, *names).standard_normal(size)` gives, to the last bit, rounded to a dtype.
+
+    Where the native engine was compiled it draws them, in a third of the time.
+
+    Args:
+        size: how many.
+        dtype: of the result, [size].
+        seed, purpose, names: of the draw.
+    """
+    import torch
+
+    key = _key(seed, purpose, names)
+    if dtype in (torch.float32, torch.float64) and (fill := compiled_normals()):
+        fill(drawn := torch.empty(size, dtype=dtype), *divmod(key, 2**64))
+        return drawn
+    # Into memory that is there already, as new pages take time.
+    if len(getattr(_memory, "wide", ())) != size:
+        _memory.wide = np.empty(size)
+    np.random.Generator(np.random.PCG64(key)).standard_normal(out=_memory.wide)
+    return torch.from_numpy(_memory.wide).to(dtype, copy=True)
+
+
+_memory = threading.local()
+
+
+@functools.cache
+def compiled_normals() -> Callable[[torch.Tensor, int, int], None] | None:
+    """The compiled one, if it draws what the NumPy that is installed does, on this processor."""
+    import torch
+
+    fill: Callable[[torch.Tensor, int, int], None] | None = getattr(extension(), "standard_normals", None)
+    if fill is None:
+        return None
+    key, several = _key(0, "noise", ("a comparison",)), torch.empty(20_000, dtype=torch.float64)
+    fill(several, *divmod(key, 2**64))
+    known = np.random.Generator(np.random.PCG64(key)).standard_normal(len(several))
+    return fill if np.array_equal(several.numpy(), known) else None
 
 
 @final

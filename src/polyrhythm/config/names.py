@@ -28,7 +28,7 @@ from polyrhythm.methods.local.optimisers import LocalOptimiser
 from polyrhythm.methods.local.schedules import Schedule
 from polyrhythm.methods.mechanism import Mechanism
 from polyrhythm.methods.order.pacing import Pacing
-from polyrhythm.methods.participation.critical_periods import FisherTrace, GradientNorm, Signal, UpdateNorm
+from polyrhythm.methods.participation.critical_periods import FisherTrace, GradientNorm, ReleasedNorm, Signal
 from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.work.budgets import Budgets, Levels, Listed, SlowShare
@@ -72,7 +72,7 @@ OF_FLEETS: Mapping[str, type[Settings]] = {
 DETECTORS: Mapping[str, type[Signal]] = {
     "gradient_norm": GradientNorm,
     "fisher_trace": FisherTrace,
-    "update_norm": UpdateNorm,
+    "released_norm": ReleasedNorm,
 }
 
 # Settings that are things with names of their own, by the setting's name.

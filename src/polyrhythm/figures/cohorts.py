@@ -20,7 +20,7 @@ _STATE = {"critical", "next_cohort"}
 _NAMES: Mapping[str, str] = {
     "gradient_norm": "FGN: η · mean |g|²",
     "fisher_trace": "FedFIM: trace",
-    "update_norm": "mean update: |D|²",
+    "released_norm": "mean update: |D|²",
 }
 
 

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "normals.h"
 #include "rounds.h"
 
 namespace nb = nanobind;
@@ -177,6 +178,24 @@ void weighted_sum(Floats out, const std::vector<ReadFloats>& vectors, const std:
         out.data(), from.data(), weights.data(), int64_t(from.size()), int64_t(out.size()), room.data());
 }
 
+std::vector<std::vector<float>> lengths(const std::vector<ReadFloats>& vectors) {
+    std::vector<std::vector<float>> out;
+    for (const ReadFloats& vector : vectors) {
+        out.emplace_back((int64_t(vector.size()) + BLOCK - 1) / BLOCK);
+        kernels_for("").lengths(vector.data(), int64_t(vector.size()), out.back().data());
+    }
+    return out;
+}
+
+#ifdef POLYRHYTHM_NORMALS
+template <class Number>
+void standard_normals(
+    nb::ndarray<Number, nb::ndim<1>, nb::c_contig, nb::device::cpu> out, uint64_t seed_high, uint64_t seed_low) {
+    nb::gil_scoped_release release;
+    normals(out.data(), int64_t(out.size()), seed_high, seed_low);
+}
+#endif
+
 Window window(std::pair<int, int> kernel, std::pair<int, int> stride, std::pair<int, int> padding) {
     must(kernel.first > 0 && kernel.second > 0 && stride.first > 0 && stride.second > 0, "sizes above zero");
     must(padding.first >= 0 && padding.second >= 0, "padding that is not negative");
@@ -194,6 +213,13 @@ NB_MODULE(_native, m) {
     m.def(
         "weighted_sum", &weighted_sum, "out"_a, "vectors"_a, "weights"_a,
         "The sum of weights[i] * vectors[i], over the tree and to the bits of `polyrhythm.base.vectors.weighted_sum`.");
+
+    m.def("lengths", &lengths, "vectors"_a, "Of each the Euclidean lengths of all 1,024 elements, to torch's bits.");
+#ifdef POLYRHYTHM_NORMALS
+    const char* drawn = "Fills in standard normal numbers, to the bits of NumPy's generator of that seed.";
+    m.def("standard_normals", &standard_normals<float>, "out"_a, "seed_high"_a, "seed_low"_a, drawn);
+    m.def("standard_normals", &standard_normals<double>, "out"_a, "seed_high"_a, "seed_low"_a, drawn);
+#endif
 
     nb::class_<Program>(m, "Program", "A network as a list of steps over one flat vector of weights.")
         .def(

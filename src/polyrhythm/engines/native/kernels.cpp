@@ -8,6 +8,7 @@
 // column by column, then the lanes are folded in halves. None of this depends on the width of a register.
 #include "kernels.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lanes.h"
@@ -581,6 +582,38 @@ float difference(float* out, const float* a, const float* b, int64_t size) {
     return std::sqrt(total);
 }
 
+// The Euclidean length of each block of BLOCK, to the bits of torch as above; of four at a time, whose sums do not wait
+// for each other. What is left at the end is a block, too.
+float length(const float* a, int64_t size) {
+    float sum[8] = {}, total = 0;
+    int64_t i = 0;
+    for (; i + 8 <= size; i += 8)
+        for (int lane = 0; lane < 8; ++lane) sum[lane] += a[i + lane] * a[i + lane];
+    for (int lane = 0; lane < 8; ++lane) total += sum[lane];
+    for (; i < size; ++i) total += a[i] * a[i];
+    return std::sqrt(total);
+}
+
+void lengths(const float* a, int64_t size, float* out) {
+    int64_t block = 0;
+    for (; (block + 4) * BLOCK <= size; block += 4) {
+        Eight sums[4] = {};
+        for (int64_t i = 0; i < BLOCK; i += 8)
+            for (int k = 0; k < 4; ++k) {
+                Eight eight;
+                std::memcpy(&eight, a + (block + k) * BLOCK + i, sizeof eight);
+                sums[k] += eight * eight;
+            }
+        for (int k = 0; k < 4; ++k) {
+            float total = sums[k][0];
+            for (int lane = 1; lane < 8; ++lane) total += sums[k][lane];
+            out[block + k] = std::sqrt(total);
+        }
+    }
+    for (; block * BLOCK < size; ++block)
+        out[block] = length(a + block * BLOCK, std::min(BLOCK, size - block * BLOCK));
+}
+
 // out = the sum of weights[i] * vectors[i] over the tree of `vectors.weighted_sum`: every aligned block of 2**k
 // neighbours on its own. It goes through all vectors once, a span of each after the other, so that partial sums stay in
 // the cache and each vector is read from memory once; four of them before anything is written.
@@ -653,5 +686,6 @@ extern const Kernels JOINED(kernels_, POLYRHYTHM_KERNELS) = {
     square,
     scale,
     difference,
+    lengths,
     weighted_sum,
 };

@@ -95,12 +95,16 @@ struct Kernels {
     void (*scale)(float* values, int64_t size, float by);
 
     float (*difference)(float* out, const float* a, const float* b, int64_t size);
+    void (*lengths)(const float* a, int64_t size, float* out);
     void (*weighted_sum)(
         float* out, const float* const* vectors, const float* weights, int64_t count, int64_t size, float* room);
 };
 
 // Of all vectors so many elements are summed at a time, in `room` for so many partial sums of them.
 constexpr int64_t SPAN = 4096, PARTIAL_SUMS = 64;
+
+// Lengths are of so many elements at a time.
+constexpr int64_t BLOCK = 1024;
 
 // From so many elements on, a vector is written past the caches.
 constexpr int64_t FAR = int64_t(1) << 18;

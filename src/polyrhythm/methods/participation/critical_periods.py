@@ -47,7 +47,7 @@ class Signal(Settings):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class UpdateNorm(Signal):
+class ReleasedNorm(Signal):
     """The squared length of the mean update that the server steps on, |D|^2, so that clients measure nothing.
 
     With `dp` it is that of the noised mean, less P times the variance of the noise on each weight: what is left is
@@ -175,7 +175,7 @@ class CriticalPeriods(ParticipationModifier):
 
     Args:
         delta: growth that counts as critical.
-        detector: decides: what clients measured, or the mean update that the server has (`UpdateNorm`).
+        detector: decides: what clients measured, or the mean update that the server has (`ReleasedNorm`).
         watch: further detectors that are only recorded.
         rule: "literal" or "windowed".
         cap: largest cohort as a share of the population.
@@ -199,7 +199,7 @@ class CriticalPeriods(ParticipationModifier):
 
     privacy = refused(
         "how many are invited follows from gradients or Fisher traces that clients report without noise",
-        "take detector=update_norm, which is of released models, or random_resize",
+        "take detector=released_norm, which is of released models, or random_resize",
     )
     in_sums = needs_single("clients tell their own gradients or Fisher traces")
     by_coordinate = "any"

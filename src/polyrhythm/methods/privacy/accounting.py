@@ -198,11 +198,24 @@ def _by_divergences(sampling: Sampling, noise: float, count: int, delta: float) 
 
     Reference: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, proposition 12.
     """
+    first, place = divmod(int(count), _TOGETHER)
+    return _of_several(sampling, noise, first * _TOGETHER, delta)[place]
+
+
+_TOGETHER = 64
+"""Versions whose epsilons are found at once, as long as one takes: they are asked for one after the other."""
+
+
+@functools.lru_cache(maxsize=64)
+def _of_several(sampling: Sampling, noise: float, first: int, delta: float) -> list[float]:
+    """Epsilon after `first` versions, after one more, and so on."""
     each, offsets = _rdp_of_one(sampling, noise, delta)
-    spent = count * each
+    counts = np.maximum(1, np.arange(first, first + _TOGETHER))  # nothing is asked about none
+    spent = counts[:, None] * each  # [_TOGETHER, A]
     # Close to nothing: delta <= sqrt(1 - e^-KL).
     found = np.where(delta**2 + np.expm1(-spent) > 0, 0.0, spent + offsets[0] - offsets[1])
-    return max(0.0, float(found.min()))
+    leasts: list[float] = np.maximum(0.0, found.min(axis=1)).tolist()
+    return leasts
 
 
 @functools.lru_cache(maxsize=64)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
-import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, final
 
-import numpy as np
 import torch
 from annotated_types import Gt, Lt
 from immutables import Map
@@ -18,8 +17,9 @@ from torch import Tensor
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Report, State
 from polyrhythm.base.settings import Count, NonNegative, Positive
-from polyrhythm.base.streams import kept_from_others
+from polyrhythm.base.streams import HiddenDraws, kept_from_others, normals
 from polyrhythm.base.sums import weighted_sum
+from polyrhythm.base.vectors import Spans
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.privacy import accounting, correlated
 from polyrhythm.methods.privacy.account import Account, counted
@@ -27,7 +27,7 @@ from polyrhythm.methods.privacy.accounting import Accountant, Sampling
 from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 from polyrhythm.methods.privacy.effects import PrivacyEffect
 from polyrhythm.methods.release.base import Hidden, ReleaseModifier
-from polyrhythm.methods.release.lengths import length_of, surely_within
+from polyrhythm.methods.release.lengths import length_of, lengths_of, surely_within
 from polyrhythm.methods.secure_sum.effects import works_in_sums
 
 
@@ -267,17 +267,20 @@ class Dp(ReleaseModifier):
                 said = (report, report.update, self.weight(report.num_samples) * scale)
                 of_clients.setdefault(report.client, []).append(said)
         updates, weights, unclipped = list[Tensor](), list[float](), 0
+        unsure = list[int]()
         for visits in of_clients.values():
             report, update, weight = visits[0]
             if len(visits) > 1:
                 update, weight = weighted_sum([u for _, u, _ in visits], [w for *_, w in visits]), 1.0
-            updates.append(update)
             if len(visits) == 1 and surely_within(report, weight, clip):
-                weights.append(weight)
                 unclipped += 1
-                continue
-            length = abs(weight) * length_of(update)
-            weights.append(weight * (clip / length) if length > clip else weight)
+            else:
+                unsure.append(len(updates))
+            updates.append(update)
+            weights.append(weight)
+        for place, bare in zip(unsure, lengths_of([updates[place] for place in unsure]), strict=True):
+            if (length := abs(weights[place]) * bare) > clip:
+                weights[place] *= clip / length
             unclipped += length <= clip
         return updates, weights, unclipped
 
@@ -352,28 +355,24 @@ def sampling_in(state: State) -> Sampling:
     )
 
 
-_memory = threading.local()
-
-
-def _wide(size: int) -> np.ndarray:
-    """Memory of a thread for a draw, float64 [size]."""
-    if len(getattr(_memory, "wide", ())) != size:
-        _memory.wide = np.empty(size)
-    wide: np.ndarray = _memory.wide
-    return wide
-
-
 def noise(setup: Setup, version: int, dtype: torch.dtype) -> Tensor:
     """Standard normal noise [P] of the version after `version`; zero where no parameter lies."""
-    drawn = kept_from_others(setup.seed, setup.secret, "noise", version)
-    if isinstance(drawn, np.random.Generator):  # into memory that is there already, as new pages take time
-        wide = drawn.standard_normal(out=_wide(setup.size))
+    if setup.secret is None:
+        vector = normals(setup.size, dtype, setup.seed, "noise", version)
     else:
-        wide = drawn.standard_normal(setup.size)
-    vector = torch.from_numpy(wide).to(dtype, copy=True)
-    end = 0
-    for offset, size in (*setup.places, (setup.size, 0)) if setup.places else ():
-        if offset > end:
-            vector[end:offset] = 0.0
-        end = offset + size
+        hidden = HiddenDraws(setup.secret, "noise", version)
+        vector = torch.from_numpy(hidden.standard_normal(setup.size)).to(dtype, copy=True)
+    for begin, end in _padding(setup.places, setup.size):
+        vector[begin:end] = 0.0
     return vector
+
+
+@functools.lru_cache(maxsize=16)
+def _padding(places: Spans, size: int) -> list[tuple[int, int]]:
+    """Where no parameter lies, from and to."""
+    found, end = [], 0
+    for offset, length in (*places, (size, 0)) if places else ():
+        if offset > end:
+            found.append((end, offset))
+        end = offset + length
+    return found
