@@ -679,6 +679,14 @@ OTHERS: Mapping[str, dict[str, Any]] = {
         "recipe": BASE | pr.parts.equal() | pr.parts.cycle(cohort=1) | pr.parts.dp(noise=0.5, clip=0.5, bands=3),
         "rounds": 6,
     },
+    "hidden clients, a cohort that follows released models": {
+        "recipe": BASE
+        | pr.parts.equal()
+        | pr.parts.critical_periods(detector=ReleasedNorm())
+        | pr.parts.at_most(visits=4)
+        | pr.parts.dp(noise=0.3, clip=0.5),
+        "rounds": 6,
+    },
     "hidden clients in sums": {
         "recipe": BASE
         | pr.parts.equal()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -81,15 +81,50 @@ def test_one_lost_at_any_stage_of_five_is_no_trouble_and_three_are(stage: int) -
         carried_out(Plan(count=5, degree=4, threshold=3, lost=(stage, stage, stage, 4, 4)))
 
 
-def test_a_masked_vector_looks_like_chance() -> None:
-    """Of zeros, in 16 classes of each of its four bytes' upper halves: a chi-squared test of uniformity."""
-    own = protocol.advertise(4, randomness("chi"))
-    other = protocol.advertise(7, randomness("chi too")).public
-    masked = protocol.mask(own, {7: other}, np.zeros(40_000, dtype=np.uint32), CONTEXT)
-    for shift in (0, 8, 16, 28):
-        counts = np.bincount((masked >> shift) & 15, minlength=16)
-        assert stats.chisquare(counts).pvalue > 1e-4
-    assert stats.chisquare(np.bincount(np.zeros(40_000, dtype=int), minlength=16)).pvalue < 1e-4
+VECTORS: Mapping[str, np.ndarray] = {
+    "zeros": np.zeros(40_000, dtype=np.uint32),
+    "the largest number": np.full(40_000, 2**32 - 1, dtype=np.uint32),
+    "a ramp": np.arange(40_000, dtype=np.uint32),
+}
+
+
+def how_likely(masked: np.ndarray) -> list[float]:
+    """p-values of chi-squared tests of uniformity: of each of the four bytes; of neighbours' high nibbles."""
+    of_bytes = [np.bincount((masked >> shift) & 255, minlength=256) for shift in (0, 8, 16, 24)]
+    nibbles = (masked >> 28).astype(np.int64)
+    pairs = np.bincount(16 * nibbles[0::2] + nibbles[1::2], minlength=256)
+    return [float(stats.chisquare(counts).pvalue) for counts in (*of_bytes, pairs)]
+
+
+def masked_with(numbers: Callable[[bytes, int], np.ndarray], vector: np.ndarray) -> np.ndarray:
+    """A vector as it leaves its client, where masks come from some generator."""
+    own, other = protocol.advertise(4, randomness("chance")), protocol.advertise(7, randomness("chance too")).public
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "numbers_of", numbers)
+        return protocol.mask(own, {7: other}, vector, CONTEXT)
+
+
+@pytest.mark.parametrize("name", sorted(VECTORS))
+def test_a_masked_vector_looks_like_chance(name: str) -> None:
+    """Keys are fixed, so that p > 0.01 of all fifteen tests holds or does not, for ever."""
+    assert min(how_likely(masked_with(_NUMBERS, VECTORS[name]))) > 0.01
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        lambda key, length: np.zeros(length, dtype=np.uint32),
+        lambda key, length: _NUMBERS(key, length) & np.uint32(2**32 - 1 - 2**9),
+        lambda key, length: _NUMBERS(key, length) >> np.uint32(4),
+        lambda key, length: np.repeat(_NUMBERS(key, length)[: length // 2], 2),
+    ],
+    ids=["no masks", "a bit that is never set", "numbers that are too small", "each number twice"],
+)
+def test_a_mask_that_is_not_uniform_is_found(numbers: Callable[[bytes, int], np.ndarray]) -> None:
+    assert min(how_likely(masked_with(numbers, VECTORS["zeros"]))) < 0.01
+
+
+_NUMBERS = protocol.numbers_of
 
 
 def test_the_generator_is_aes_in_counter_mode() -> None:
