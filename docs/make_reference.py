@@ -176,7 +176,14 @@ OF_CLIENTS = {
 
 # Pages of docs/mechanisms, and the recipes and parts that they tell more of.
 MORE = {
-    "critical_periods": ("fedcl", "critical_periods", "random_resize", "gradient_norm", "fisher_trace", "released_norm"),
+    "critical_periods": (
+        "fedcl",
+        "critical_periods",
+        "random_resize",
+        "gradient_norm",
+        "fisher_trace",
+        "released_norm",
+    ),
     "stop_on_drift": ("alt", "stop_on_drift"),
     "skip_and_estimate": (
         *("ccfl", "skip_and_estimate", "skip_and_resend_model", "skip_silently", "budget_steps"),

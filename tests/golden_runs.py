@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
+from polyrhythm.methods.participation.critical_periods import ReleasedNorm
 from polyrhythm.methods.privacy.adaptive_clip import Adaptive
 
 SMALL: dict[str, Any] = {"cohort": 3, "epochs": 2, "batch": 5}
@@ -820,6 +821,7 @@ FOLLOWS = {
     ),
     *("part stop_on_drift", "part tier_sampling", "native engine, stopping", "until an accuracy"),
     *("fisher traces", "watched gradients", "order of a curriculum by the own loss"),
+    "hidden clients, a cohort that follows released models",
 }
 """Runs whose decisions follow numbers: losses, drifts, norms or accuracies say who is invited, or how long it works."""
 
