@@ -10,6 +10,7 @@ import pytest
 from polyrhythm.methods.privacy import accounting
 from polyrhythm.methods.privacy.accounting import Accountant, Sampling
 from polyrhythm.methods.privacy.adaptive_clip import Adaptive
+from polyrhythm.methods.privacy.effects import Law
 
 CLOSE = 0.01
 """How near a reference epsilon must come, relative."""
@@ -157,3 +158,13 @@ def test_epsilon_by_divergences_is_the_librarys(sampling: Sampling, count: int, 
         event, relation = dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(noise / 2)), "REPLACE_ONE"
     theirs = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation[relation]).compose(event, count)
     assert accounting.epsilon(sampling, noise, count, delta) == pytest.approx(theirs.get_epsilon(delta), rel=1e-12)
+
+
+@pytest.mark.parametrize("law", ["poisson", "fixed_size", "bounded"])
+def test_hardly_any_epsilon_and_any_amount_of_noise(law: Law) -> None:
+    """Where epsilon comes down to 0 before it is as small as wanted, and where the library's numbers would overflow."""
+    sampling = Sampling(law=law, population=50, cohort=10.0, rate=0.2 if law == "poisson" else 1.0)
+    found = accounting.calibrated(sampling, 1e-6, 10, 1e-3, "pld")
+    assert 1 < found < 1e9
+    assert accounting.epsilon(sampling, found, 10, 1e-3, "pld") <= 1e-6
+    assert accounting.epsilon(sampling, 1e300, 10, 1e-3) <= accounting.epsilon(sampling, 100.0, 10, 1e-3)

@@ -38,8 +38,10 @@ _MOST = 10_000_000
 """Versions that anybody is asked about."""
 _CLOSE = 5e-4
 """By how much more noise than needed a calibration may end, relative."""
+_LOUDEST = 1e6
+"""Noise beyond which no more is asked of the library, whose numbers would overflow: more noise costs no more."""
 _FAR = 50.0
-"""Stands in for the logarithm of an infinite epsilon."""
+"""Stands in for the logarithm of an infinite epsilon, and less it for that of none."""
 
 
 @final
@@ -86,6 +88,7 @@ def epsilon(sampling: Sampling, noise: float, count: int, delta: float, accounta
         return 0.0
     if noise == 0:
         return math.inf
+    noise = min(noise, _LOUDEST)
     if sampling.law in ("bounded", "banded"):
         return _of_gaussian(noise / math.sqrt(visits_in(sampling, count)), delta)
     if accountant == "pld" and sampling.law == "poisson":
@@ -153,7 +156,7 @@ def _least(low: float, high: float, cost: Callable[[float], float], wanted: floa
 
     def above(logarithm: float) -> float:
         spent = cost(math.exp(logarithm))
-        return math.log(spent / wanted) if spent < math.inf else _FAR
+        return math.log(spent / wanted) if 0 < spent < math.inf else math.copysign(_FAR, spent - wanted)
 
     # It comes with dp-accounting.
     root = importlib.import_module("scipy.optimize").brentq
