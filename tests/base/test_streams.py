@@ -233,7 +233,7 @@ def test_many_normal_numbers_are_those_of_numpy(
     """To the last bit, layers, edges and tail of the ziggurat; of seeds with a small half, too."""
     if not compiled:
         monkeypatch.setattr(streams, "compiled_normals", lambda: None)
-    elif extension() is not None and sys.platform != "win32":
+    elif hasattr(extension(), "standard_normals"):
         assert compiled_normals() is not None
     for name in range(3):
         expected = torch.from_numpy(stream(name, "noise", name).standard_normal(200_003)).to(dtype)
