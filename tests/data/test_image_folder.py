@@ -108,3 +108,20 @@ def test_pipes_and_links_to_folders_are_left_out_with_a_word(tmp_path: Path) -> 
     os.mkfifo(folder / "a" / "pipe.png")
     os.symlink(folder, folder / "b" / "loop")
     assert "left out, as no pictures: 1 files in a, 1 files in b" in data.image_folder(folder).notes
+
+
+def test_transparency_is_left_out_with_a_word(tmp_path: Path) -> None:
+    """In every form in which Pillow has it; an alpha channel that is opaque everywhere is none."""
+    folder = fill(tmp_path, "a", "b")
+    image.new("RGBA", (8, 6), (10, 20, 30, 255)).save(folder / "a" / "opaque.png")
+    assert data.image_folder(folder).notes == ()
+    image.new("RGBA", (8, 6), (10, 20, 30, 0)).save(folder / "a" / "alpha.png")
+    image.new("LA", (8, 6), (10, 128)).save(folder / "b" / "grey.png")
+    image.new("P", (8, 6), 0).save(folder / "b" / "palette.png", transparency=0)
+    (note,) = data.image_folder(folder).notes
+    assert note.startswith("3 of 14 pictures have transparent parts: their alpha channel is left out")
+    for part in ("train", "test"):
+        picture(tmp_path / "parts" / part / "a" / "x.png")
+        image.new("RGBA", (8, 6), (10, 20, 30, 9)).save(tmp_path / "parts" / part / "a" / "y.png")
+    (note,) = data.image_folder(tmp_path / "parts").notes[:1]
+    assert note.startswith("2 of 4 pictures")

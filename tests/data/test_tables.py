@@ -336,6 +336,26 @@ def test_the_answer_among_the_features_is_said(tmp_path: Path) -> None:
     assert [note.split("'")[1] for note in said] == ["copy"]
 
 
+def test_what_differs_only_in_blanks_is_one_and_that_is_said(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"a": np.arange(40) / 7, "site": ["Oslo", "Oslo "] * 20, "y": ["yes", "no", "yes ", "no "] * 10}
+    )
+    said = "values of 'site' 'Oslo' and 'Oslo ' differ only in blanks around them, and are taken for one"
+    for found in (
+        data.table(written(tmp_path, frame), target="y", client="site"),
+        data.table(frame, target="y", client="site"),
+    ):
+        assert found.classes == ("no", "yes")
+        assert said in found.notes
+        assert any(
+            "'yes' and 'yes ' differ only in blanks around them, as do the forms of 1 more" in n for n in found.notes
+        )
+    plain = frame.assign(site="Oslo", y=["yes", "no"] * 20)
+    assert not any("blanks" in note for note in data.table(plain, target="y", client="site").notes)
+    numbers = frame.assign(a=["1", " 1"] * 20, site="Oslo", y=["yes", "no"] * 20)
+    assert not any("blanks" in note for note in data.table(written(tmp_path, numbers), target="y", client="site").notes)
+
+
 def test_names_that_look_alike_are_said(tmp_path: Path) -> None:
     frame = pd.DataFrame(
         {

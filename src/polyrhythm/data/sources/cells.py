@@ -86,12 +86,26 @@ def typed(raw: Raw, reading: Reading, like: pd.DataFrame | None = None) -> tuple
             columns[name], said = of_values(frame[name], values, name, raw.where)
             notes += () if of_client else said
         if columns[name].dtype.kind == "O":
+            notes += _merged(values, name)
             check_ends(columns[name], f"{raw.where}: cells of {name!r}")
         if of_client:
             columns[name] = _clients(columns[name], values if raw.written else None)
         if like is not None:
             columns[name] = _as_in_training(columns[name], values, name, raw, like[name].to_numpy())
     return pd.DataFrame(columns, index=range(len(frame))), (*raw.notes, *notes)
+
+
+def _merged(cells: np.ndarray, name: str) -> tuple[str, ...]:
+    """A note on texts of a column that differ in blanks around them alone, and are taken for one."""
+    forms: dict[str, list[str]] = {}
+    for cell in dict.fromkeys(cell for cell in cells.tolist() if isinstance(cell, str)):
+        forms.setdefault(cell.strip(), []).append(cell)
+    several = [group for group in forms.values() if len(group) > 1]
+    if not several:
+        return ()
+    shown = " and ".join(repr(text[:40]) for text in several[0][:3])
+    more = f", as do the forms of {len(several) - 1:,} more" if len(several) > 1 else ""
+    return (f"values of {name!r} {shown} differ only in blanks around them{more}, and are taken for one",)
 
 
 def _without_missing(raw: Raw, reading: Reading) -> tuple[pd.DataFrame, tuple[str, ...]]:

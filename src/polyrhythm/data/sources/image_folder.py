@@ -42,8 +42,8 @@ def image_folder(
 
     With clients=True a folder for each client stands above those of its classes, CLIENT/CLASS/*.png, and the column
     "client" has their names. Hidden files and folders, those without pictures, and files that are none are left out,
-    and a note says so. Without a test folder val serves, and without either a share of the pictures. Folders alone say
-    the labels; each picture is read once and held as bytes.
+    and a note says so, as it does of transparency. Without a test folder val serves, and without either a share of the
+    pictures. Folders alone say the labels; each picture is read once and held as bytes.
 
     Args:
         path: the folder.
@@ -84,11 +84,21 @@ def image_folder(
     if split and len(parts) > 2:
         used = {folder.name for folder in (training, *tests[:1]) if folder is not None}
         notes.append(f"not used: {_some(sorted({folder.name for folder in parts.values()} - used))}")
-    images = read_pictures(train.files, size=size)
+    images, transparent = read_pictures(train.files, size=size)
+    test_images = None
+    if tested is not None:
+        test_images, more = read_pictures(tested.files, size=size)
+        transparent += more
+    if transparent:
+        of = len(train.files) + (len(tested.files) if tested is not None else 0)
+        notes.append(
+            f"{transparent:,} of {of:,} pictures have transparent parts: their alpha channel is left out, and "
+            "the colours are taken as they are written"
+        )
     return arrays(
         images,
         train.classes,
-        test=test if tested is None else (read_pictures(tested.files, size=size), tested.classes),
+        test=test if tested is None or test_images is None else (test_images, tested.classes),
         classes=classes,
         scaling=scaling,
         augment=augment,

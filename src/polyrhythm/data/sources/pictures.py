@@ -17,8 +17,10 @@ MOST_PIXELS = 50_000_000
 MOST_BYTES = 2**34
 
 
-def read_pictures(files: Sequence[Path], *, size: int | None = None) -> np.ndarray:
-    """Pictures in three colours, uint8 [n, 3, H, W].
+def read_pictures(files: Sequence[Path], *, size: int | None = None) -> tuple[np.ndarray, int]:
+    """Pictures in three colours, uint8 [n, 3, H, W], and how many of them had transparent parts.
+
+    A model gets the colours as they are written, also where transparency hides them.
 
     Args:
         files: one each; at least one.
@@ -37,6 +39,7 @@ def read_pictures(files: Sequence[Path], *, size: int | None = None) -> np.ndarr
             fix='pip install "polyrhythm[images]", or give an .npz file',
         ) from None
     images: np.ndarray | None = None
+    transparent = 0
     for row, path in enumerate(files):
         try:
             with warnings.catch_warnings():
@@ -46,6 +49,7 @@ def read_pictures(files: Sequence[Path], *, size: int | None = None) -> np.ndarr
                     if width * height > MOST_PIXELS:
                         raise corrupt(path, f"is {width} x {height} pixels", f"at most {MOST_PIXELS:,} pixels")
                     _check_depth(path, picture)
+                    transparent += _is_transparent(picture)
                     colours = picture.convert("RGB")  # some are grey, or have a palette
                     image = np.asarray(colours if size is None else colours.resize((size, size)))
         except UserError:
@@ -64,7 +68,15 @@ def read_pictures(files: Sequence[Path], *, size: int | None = None) -> np.ndarr
             )
         images[row] = image.transpose(2, 0, 1)
     assert images is not None
-    return images
+    return images, transparent
+
+
+def _is_transparent(picture: Any) -> bool:
+    """Whether some pixel is not opaque. An alpha channel that is opaque everywhere says nothing."""
+    if picture.getbands()[-1] not in "Aa" and "transparency" not in picture.info:
+        return False
+    least, _ = picture.convert("RGBA").getchannel("A").getextrema()
+    return bool(least < 255)
 
 
 def _check_depth(path: Path, picture: Any) -> None:

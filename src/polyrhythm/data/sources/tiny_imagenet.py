@@ -68,7 +68,7 @@ def _read_folder(place: Path) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.n
 def _images(files: Sequence[tuple[Path, int]], place: Path) -> tuple[np.ndarray, np.ndarray]:
     if not files:
         raise corrupt(place, "has no images", "train/WNID/images/*.JPEG and val/images")
-    return read_pictures([path for path, _ in files]), np.array([label for _, label in files], dtype=np.int64)
+    return read_pictures([path for path, _ in files])[0], np.array([label for _, label in files], dtype=np.int64)
 
 
 def _words(place: Path, wnids: list[str]) -> list[str]:
