@@ -428,3 +428,10 @@ def test_a_loader_is_answered_with_what_takes_the_place_of_its_settings() -> Non
         pr.data.dataset(loader, items)
     for word in ("adapt=", "padding=", "pr.extend.Order"):
         assert word in refused.value.fix
+
+
+def test_a_share_in_place_of_a_test_set_is_refused_with_how_to_split() -> None:
+    given = TensorDataset(torch.zeros(10, 2), torch.arange(10) % 2)
+    with pytest.raises(UserError, match=r"test = 0\.2 for a data set") as error:
+        pr.data.dataset(given, 0.2)
+    assert "random_split" in error.value.fix

@@ -185,6 +185,13 @@ def dataset(
         UserError: not a dataset with a length, its items are not (input, target), or their labels are not as stated, or
             not the same in each read.
     """
+    if isinstance(test, int | float):
+        raise UserError(
+            f"test = {test!r} for a data set",
+            expected="a data set to test on",
+            why="items may be augmented for training, and items that test must not be",
+            fix="if nothing is augmented: train, test = torch.utils.data.random_split(data, [0.8, 0.2]), then both",
+        )
     structure = structure_of_items(train, test, adapt, padding)
     adapt = adapt if structure is None else Packing(adapt, structure)
     labels = labels_of(train, adapt, targets)
