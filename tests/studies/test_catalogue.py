@@ -78,12 +78,16 @@ def test_a_page_says_what_is_not_the_scale_s_own() -> None:
     of = ALL["ccfl/table-2"]
     whole, quick = planned(of, "paper"), planned(of, "quick", settings={"rounds": 5})
     less = planned(of, "paper", settings={"rounds": 100}, columns=["10 %"])
+    elsewhere = planned(ALL["privacy/tags"], "paper", settings={"data.path": "posts.jsonl.gz"})
     for plan, words in (
+        (elsewhere, "Scale: paper.\n"),
         (whole, "Scale: paper, the size of the paper's own."),
         (less, "Scale: paper but for `rounds = 100`, 1 of 4 columns."),
         (quick, "Scale: quick; here `rounds = 5`."),
     ):
-        assert words in page.markdown(plan, Findings(), page.made(plan, 0.0), {})
+        text = page.markdown(plan, Findings(), page.made(plan, 0.0), {})
+        assert words in text
+        assert ("Scaled: " in text) == (plan not in (whole, elsewhere))
 
 
 def of_each_paper(most: int) -> set[str]:

@@ -123,6 +123,10 @@ def _heading(plan: Plan) -> str:
     return f"{SHORT[of.paper]}, {', '.join(of.items[:4])}{' …' if len(of.items) > 4 else ''}: {title}"
 
 
+_PLACES = {"data.path"}
+"""Settings that say where something lies, and change nothing about it."""
+
+
 def _scaled_how(plan: Plan) -> str:
     if not plan.of.scales:
         return ""
@@ -137,7 +141,7 @@ def _scaled_how(plan: Plan) -> str:
 def _asked(plan: Plan) -> str:
     """What was asked for in place of the scale's own."""
     own = planned(plan.of, plan.scale)
-    texts = [f"`{key} = {value}`" for key, value in plan.asked.items()]
+    texts = [f"`{key} = {value}`" for key, value in plan.asked.items() if key not in _PLACES]
     for what, mine, all_of_them in (("columns", plan.columns, own.columns), ("rows", plan.rows, own.rows)):
         texts += [f"{len(mine)} of {len(all_of_them)} {what}"] if len(mine) < len(all_of_them) else []
     return ", ".join(texts)
@@ -221,7 +225,7 @@ def _tried(search: Search) -> str:
 
 
 def _changed(plan: Plan) -> str:
-    texts = [f"`{key} = {value}`" for key, value in plan.over.items()]
+    texts = [f"`{key} = {value}`" for key, value in plan.over.items() if key not in _PLACES]
     if len(plan.columns) < len(plan.of.columns):
         texts.append(f"{len(plan.columns)} of {len(plan.of.columns)} columns")
     if len(plan.rows) < len(plan.of.rows):
