@@ -20,7 +20,7 @@ from polyrhythm.base.input_file import check_file
 
 SMALL = 2**24
 """Bytes that any packed file may unpack to."""
-MOST_TIMES = 500
+MOST_TIMES = 100
 """How many times its own size a larger one may unpack to. Zeros pack to a thousandth, data to a fifth or a fiftieth."""
 _BLOCK = 2**20
 _PACKED: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
