@@ -216,7 +216,7 @@ NOT_FROM_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("deployment/local/loopback.py", "deployment/local/processes.py"), _FOLDER),
     "deployment/node_sums.py": _FOLDER,
     **dict.fromkeys(("runs/environment.py", "runs/load.py"), _MACHINE),
-    **dict.fromkeys(("runs/files.py", "runs/recorder.py", "runs/database_writer.py", "cli/encoding.py"), _WRITES),
+    **dict.fromkeys(("runs/files.py", "runs/database_writer.py", "cli/encoding.py"), _WRITES),
     **dict.fromkeys(("cli/guard.py",), _WRITES),
     **dict.fromkeys(
         (
@@ -231,6 +231,7 @@ NOT_FROM_ELSEWHERE: dict[str, str] = {
         ),
         _NO_FILE,
     ),
+    "runs/kept_weights.py": "what this run has written; of a checkpoint it gets bytes",
     "base/origin.py": "what the build has written",
     "base/consent.py": "what installers have written",
     "base/input_file.py": "what the other readers read by",

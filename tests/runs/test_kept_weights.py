@@ -37,6 +37,12 @@ def test_a_file_without_its_base_becomes_the_same_file_again(base: dict[str, tor
     assert len(without_base(path, BASE)) < len(whole)
 
 
+@pytest.mark.parametrize("content", [b"", b"x", b"\xff" * 40, b"\x02" + bytes(7) + b"[]", b"\x04" + bytes(7) + b"null"])
+def test_a_checkpoint_s_best_weights_that_are_none_are_refused(content: bytes) -> None:
+    with pytest.raises(pr.UserError, match="best weights cannot be read"):
+        with_base(content, BASE)
+
+
 def test_checkpoints_have_no_frozen_weights_and_a_resumed_run_has_its_best_ones(tmp_path: Path) -> None:
     torch.manual_seed(0)
     wide = 512

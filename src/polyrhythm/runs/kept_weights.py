@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.runs.files import safetensors_bytes, safetensors_pieces
 
 if TYPE_CHECKING:
@@ -64,13 +65,26 @@ def with_base(content: bytes, base: Mapping[str, Tensor]) -> bytes | list[bytes 
     Args:
         content: as `KeptWeights.learned` gives it.
         base: what of the model nobody changes.
+
+    Raises:
+        UserError: it is no such file.
     """
     if not base:
         return content
+    from safetensors import SafetensorError
     from safetensors.torch import load
 
-    about = _about(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    return safetensors_pieces({**base, **load(content)}, about)
+    try:
+        about = _about(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        learned = load(content)
+    except (SafetensorError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"a checkpoint whose best weights cannot be read ({error})",
+            expected="weights as safetensors",
+            why="the best version so far would be lost",
+            fix="delete that checkpoint: the run goes on from the one before",
+        ) from None
+    return safetensors_pieces({**base, **learned}, about)
 
 
 def _about(head: bytes) -> dict[str, str]:
