@@ -176,6 +176,7 @@ def other_metrics(results: Results) -> Table | None:
             if any(cell != NONE for cell in cells):
                 found.append((f"{in_words(name)}, {words}", cells))
     lines = [(named(*key), *(cells[i] for _, cells in found)) for i, key in enumerate(_keys(results))]
+    lines = [line for line in lines if any(cell != NONE for cell in line[1:])]
     if not found:
         return None
     return Table(
