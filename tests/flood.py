@@ -31,12 +31,13 @@ import numpy as np
 
 from deployment.test_fuzzed_answers import KINDS
 from mutations import Mutator
+from polyrhythm.base.vectors import spans_of
 from polyrhythm.cli.deployed import experiment_of
 from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.deployment.local.loopback import Loopback
 from polyrhythm.deployment.local.processes import Started
 from polyrhythm.deployment.local.project import PACKAGE, write_project
-from polyrhythm.deployment.node import Node, spans_of
+from polyrhythm.deployment.node import Node
 from polyrhythm.deployment.wire import Parcel
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.results import Run

@@ -16,8 +16,8 @@ from torch import nn
 
 import polyrhythm as pr
 from mutations import Mutator, assignment_in, same
+from polyrhythm.base.vectors import spans_of
 from polyrhythm.deployment.federating import Serving, serve
-from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.wire import Parcel
 from polyrhythm.experiments.prepared import prepare
 from pretend import JumpingClock, PretendTransport, nodes_of

@@ -12,12 +12,12 @@ import torch
 import polyrhythm as pr
 from mutations import LIES, TENSORS
 from polyrhythm.base.messages import Assignment
+from polyrhythm.base.vectors import spans_of
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.server import Server
 from polyrhythm.deployment.hearing import LARGEST, Hearing
 from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Malformed, Refusal
-from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.wire import pack, unpack
 from polyrhythm.simulation.roster import OpenRoster
 from small import prepared

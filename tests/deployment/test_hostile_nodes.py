@@ -19,11 +19,12 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from hostile_nodes import HostileNode, draws
 from mutations import Mutator
+from polyrhythm.base.vectors import spans_of
 from polyrhythm.cli.deployed import experiment_of
 from polyrhythm.deployment.local.keys import make_node_key
 from polyrhythm.deployment.local.loopback import CONNECTION, Loopback
 from polyrhythm.deployment.local.project import PACKAGE, write_project
-from polyrhythm.deployment.node import Node, spans_of
+from polyrhythm.deployment.node import Node
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.results import Run
 

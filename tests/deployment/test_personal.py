@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 import polyrhythm as pr
 from polyrhythm.base.consent import NOBODY
+from polyrhythm.base.vectors import spans_of
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.configuration import configure
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.deployment.messages import Answer, Order
-from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.deployment.own_models import own_results
 from polyrhythm.deployment.shared_part import SharedPart

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import polyrhythm as pr
+from polyrhythm.base.vectors import spans_of
 from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.deployment.messages import Answer, Order, Present, Refusal
-from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.registry import Reply
 from polyrhythm.deployment.wire import Parcel, pack, unpack
 from polyrhythm.experiments.prepared import prepare

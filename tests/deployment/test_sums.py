@@ -16,9 +16,10 @@ import torch
 import polyrhythm as pr
 from mutations import Mutator
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.vectors import spans_of
 from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.deployment.messages import Answer, Refusal
-from polyrhythm.deployment.node import Node, spans_of
+from polyrhythm.deployment.node import Node
 from polyrhythm.deployment.node_sums import NodeSums
 from polyrhythm.deployment.sum_messages import Keys, Shares, SumAnswer, Unmask, keys_in, keys_of, letters_of
 from polyrhythm.deployment.wire import Parcel, pack, unpack

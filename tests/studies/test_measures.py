@@ -56,6 +56,24 @@ method = "fedavg(cohort=3)"
 """
 
 
+MORE = (
+    STUDY.replace('task = "classification(metrics=[f1])"\n', "")
+    + """
+[columns.more]
+task = "classification(metrics=[f1, balanced_accuracy])"
+[columns.less]
+task = "classification"
+"""
+)
+
+
+def test_a_row_that_has_none_of_the_other_metrics_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "more.toml").write_text(MORE)
+    result = pr.study(tmp_path / "more.toml", out=tmp_path, workers=1)
+    (table,) = [one for one in result.findings.tables if one.name == "metrics"]
+    assert [row[0] for row in table.rows] == ["FedAvg, more"]
+
+
 def test_a_page_has_the_other_metrics_of_the_task(tmp_path: Path) -> None:
     """They are those beside the headline metric, and beside the loss, which tells its own story."""
     (tmp_path / "one.toml").write_text(STUDY)

@@ -28,7 +28,7 @@ from polyrhythm.base.attributes import Attributes
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.module_copies import copy_of, refuse_lazy
 from polyrhythm.base.structure import Structure
-from polyrhythm.base.tensor_names import joined, named_parts, state_of
+from polyrhythm.base.tensor_names import frozen_in, joined, named_parts, state_of
 from polyrhythm.base.vectors import CPU, Buffers, Layout, Segment, Slot, laid_out
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -53,8 +53,7 @@ class FlatModel:
         self.module = copy_of(module, one_base=device)
         if device != CPU:
             self.module.to(device)
-        frozen = {p.data_ptr() for p in self.module.parameters() if not p.requires_grad}
-        self._base = frozenset(name for name, tensor in state_of(self.module).items() if tensor.data_ptr() in frozen)
+        self._base = frozenset(frozen_in(self.module))
         named = _trainable(self.module)
         self._parameters = [p for _, p in named]
         self.layout = _layout(self.module, named)

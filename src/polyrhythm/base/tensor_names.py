@@ -45,6 +45,12 @@ def state_of(module: nn.Module) -> dict[str, Tensor]:
     return found
 
 
+def frozen_in(module: nn.Module) -> dict[str, Tensor]:
+    """What of the state nobody changes: parameters that take no gradient, and whatever shares their memory."""
+    frozen = {p.data_ptr() for p in module.parameters() if not p.requires_grad and p.numel()}
+    return {name: tensor for name, tensor in state_of(module).items() if tensor.data_ptr() in frozen}
+
+
 def fill(module: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Copies a state into a module that has exactly these names."""
     with torch.no_grad():

@@ -129,6 +129,11 @@ def laid_out(
     return Layout(tuple(segments), tuple(buffers), dtype, offset)
 
 
+def spans_of(layout: Layout) -> Spans:
+    """(offset, size) of each parameter in a vector."""
+    return tuple((s.offset, s.size) for s in layout.segments)
+
+
 def clear_(vector: Tensor, spans: Spans) -> Tensor:
     """Sets parts of a vector [P] to zero, in place, and gives the vector."""
     for offset, size in spans:

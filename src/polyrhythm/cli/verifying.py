@@ -10,6 +10,7 @@ import typer
 from polyrhythm.base.consent import Trust
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.streams import seeded_everywhere
+from polyrhythm.base.vectors import spans_of
 from polyrhythm.cli.guard import stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.resuming import experiment_of
@@ -95,7 +96,7 @@ def server_of(run: Run, trust: Trust) -> ServerSide:
         seed=configuration.seed,
         budgets=fleet.budgets,
         eligible=len(start.clients),
-        places=tuple((segment.offset, segment.size) for segment in engine.layout.segments),
+        places=spans_of(engine.layout),
         steady=fleet.steady,
     )
     return ServerSide(recipe=recipe, setup=setup, engine=engine, initial=start.initial, clients=start.clients)

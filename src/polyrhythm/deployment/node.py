@@ -18,7 +18,7 @@ import numpy as np
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Report
 from polyrhythm.base.threads import one_thread
-from polyrhythm.base.vectors import Layout, Spans
+from polyrhythm.base.vectors import Layout
 from polyrhythm.core.client import work
 from polyrhythm.core.protocols import ClientData
 from polyrhythm.core.validation import misshapen_buffers
@@ -47,11 +47,6 @@ def layout_digest(layout: Layout) -> str:
     """SHA-256 of what is in a vector: names, shapes, places and types."""
     parts = [*map(repr, layout.segments), *map(repr, layout.buffers), repr(layout.size)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def spans_of(layout: Layout) -> Spans:
-    """(offset, size) of each parameter in a vector."""
-    return tuple((s.offset, s.size) for s in layout.segments)
 
 
 def with_own_data(experiment: Experiment, collection: Collection, asked: Greeting | Order) -> Experiment:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.base.messages import Assignment, Report, State
-from polyrhythm.base.vectors import Buffers, Layout, Spans
+from polyrhythm.base.vectors import Buffers, Layout, Spans, spans_of
 from polyrhythm.core.returned import returned
 from polyrhythm.methods.personal.scope import Part
 from polyrhythm.methods.recipe import Recipe
@@ -33,7 +33,7 @@ class SharedPart:
         self._recipe, self._own, self._layout = recipe, recipe.scope.own(layout), layout
         self.layout = recipe.scope.shared(layout)
         """Names what travels."""
-        self.spans: Spans = tuple((s.offset, s.size) for s in self.layout.segments)
+        self.spans: Spans = spans_of(self.layout)
         """(offset, size) of each parameter in what is coded."""
         self.index: Tensor | None = None
         """Which coordinates travel, where that has to be said."""

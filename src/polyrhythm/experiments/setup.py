@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.base.portions import Cuts
+from polyrhythm.base.vectors import spans_of
 from polyrhythm.engines.selection import Chosen
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.methods.mechanism import Setup
@@ -37,7 +38,7 @@ def setup_of(
         seed=experiment.seed,
         budgets=experiment.fleet.budgets,
         eligible=eligible,
-        places=tuple((segment.offset, segment.size) for segment in layout.segments),
+        places=spans_of(layout),
         steady=experiment.fleet.steady and secret is None,
         cuts=cuts,
         levels=levels,

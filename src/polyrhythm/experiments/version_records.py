@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.base.messages import Report
-from polyrhythm.base.tensor_names import state_of
+from polyrhythm.base.tensor_names import frozen_in
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.server_state import Record, ServerState
 from polyrhythm.experiments.evaluation import Evaluator, Metrics, Of, averaged
@@ -139,9 +139,7 @@ class VersionRecords:
 
     def base(self) -> dict[str, Tensor]:
         """What of the global model nobody changes, by its names in that."""
-        module = self._prepared.chosen.engine.at_rest()
-        frozen = {p.data_ptr() for p in module.parameters() if not p.requires_grad and p.numel()}
-        return {name: tensor for name, tensor in state_of(module).items() if tensor.data_ptr() in frozen}
+        return frozen_in(self._prepared.chosen.engine.at_rest())
 
     def moved(self) -> bool:
         """Whether the model is another one than the initial one; true where clients keep models of their own."""
