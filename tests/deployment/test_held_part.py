@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
-from polyrhythm.base.messages import Assignment
+from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.core.portions import portion_of
 from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.deployment.held_part import held_part
@@ -104,6 +104,7 @@ def test_what_travels_is_what_is_billed_and_the_numbers_are_those_of_the_simulat
         assert pr.replay(done["run"], made, from_updates=from_updates).equal
 
 
+Answers = Callable[[Parcel], Parcel]
 LIES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "an update of the whole model": lambda r: {"update": torch.zeros(10_000)},
     "an update that is one short": lambda r: {"update": r.update[:-1]},
@@ -115,25 +116,34 @@ LIES: dict[str, Callable[[Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_answers_that_do_not_fit_the_part_are_lost_visits(tmp_path: Path, lie: str) -> None:
-    made = experiment(pr.fedavg(**SMALL) | pr.parts.width_prefix(ratio=0.5))
-    size = prepare(made).chosen.engine.layout.size
+def lying(lie: Callable[[Report], dict[str, Any]]) -> Callable[[Answers], Answers]:
+    """A node whose reports are changed before they leave."""
 
-    def lying(honest: Callable[[Parcel], Parcel]) -> Callable[[Parcel], Parcel]:
+    def instead(honest: Answers) -> Answers:
         def answer(parcel: Parcel) -> Parcel:
             given = honest(parcel)
             if '"Answer"' not in given.text:
                 return given
             found = unpack(given, Answer, Answer)
-            changed = LIES[lie](found.report)
-            if changed.get("update") is not None and len(changed["update"]) == 10_000:
-                changed["update"] = torch.zeros(size)
-            return pack(dataclasses.replace(found, report=dataclasses.replace(found.report, **changed)))
+            return pack(dataclasses.replace(found, report=dataclasses.replace(found.report, **lie(found.report))))
 
         return answer
 
-    done = federated(tmp_path, lambda: made, instead={101: lying})
+    return instead
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_answers_that_do_not_fit_the_part_are_lost_visits(tmp_path: Path, lie: str) -> None:
+    made = experiment(pr.fedavg(**SMALL) | pr.parts.width_prefix(ratio=0.5))
+    size = prepare(made).chosen.engine.layout.size
+
+    def lie_of(report: Report) -> dict[str, Any]:
+        changed = LIES[lie](report)
+        if changed.get("update") is not None and len(changed["update"]) == 10_000:
+            changed["update"] = torch.zeros(size)
+        return changed
+
+    done = federated(tmp_path, lambda: made, instead={101: lying(lie_of)})
     assert done["status"] == "finished"
     gone = lost(done)
     assert len(gone) > 0
@@ -145,18 +155,10 @@ def test_a_vector_of_the_whole_model_beside_an_update_is_refused(tmp_path: Path)
     made = experiment(pr.scaffold(**SMALL) | pr.parts.width_prefix(ratio=0.5))
     size = prepare(made).chosen.engine.layout.size
 
-    def lying(honest: Callable[[Parcel], Parcel]) -> Callable[[Parcel], Parcel]:
-        def answer(parcel: Parcel) -> Parcel:
-            given = honest(parcel)
-            if '"Answer"' not in given.text:
-                return given
-            found = unpack(given, Answer, Answer)
-            extras = {key: dict.fromkeys(of, torch.ones(size)) for key, of in found.report.extras.items()}
-            return pack(dataclasses.replace(found, report=dataclasses.replace(found.report, extras=extras)))
+    def lie(report: Report) -> dict[str, Any]:
+        return {"extras": {key: dict.fromkeys(of, torch.ones(size)) for key, of in report.extras.items()}}
 
-        return answer
-
-    gone = lost(federated(tmp_path, lambda: made, instead={101: lying}))
+    gone = lost(federated(tmp_path, lambda: made, instead={101: lying(lie)}))
     assert set(gone["client"]) == {1}
     assert gone["reason"].str.contains("a vector of the whole model, of which its client holds a part").all()
 
