@@ -2,8 +2,8 @@
 
 python docs/deal_of_ccfl.py                 how even its clients and cohorts are, beside random ones
 python docs/deal_of_ccfl.py deal.npz        the data, with the client of each training sample
-polyrhythm study ccfl/table-2 --scale paper --seeds 0 --column "10 %" --row FedAvg --set "data=npz(path=deal.npz)" \
-    --set "partition=by_column(column=client)" --set "fleet=uniform | budgets(levels=4, order=code)" --set clients=none
+PYTHONPATH=docs polyrhythm study docs/deal_of_ccfl.toml --trust deal_of_ccfl
+                                            Table 2 at 10 % with these data, and with these cohorts
 
 Shards as in `shards(per_client=2)`. Which of them a client gets, and who is invited, follows from NumPy's global
 generator, seeded with 111, as the program draws (github.com/benjiachong/ccfedavg, `utils/sampling.py` and
@@ -14,16 +14,39 @@ the paper's table share deal and cohorts. Pixels are scaled as `fashion_mnist` d
 
 from __future__ import annotations
 
+import functools
 import sys
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
+from polyrhythm import extend
 from polyrhythm.data.sources.idx import fashion_mnist
 
 SEED, CLIENTS, SHARDS, CLASSES, ROUNDS, LAST = 111, 100, 200, 10, 400, 20
 DRAWS = 300
 
 
+@final
+@dataclass(frozen=True, kw_only=True)
+class Drawn(extend.Participation):
+    """The cohorts of the authors' program, whatever the seed; they are for 100 clients and 400 rounds.
+
+    Args:
+        cohort: clients a round.
+    """
+
+    cohort: extend.Count | None = None
+
+    def invite(
+        self, setup: extend.Setup, state: extend.State, context: extend.InvitationContext
+    ) -> tuple[extend.State, extend.Invitations]:
+        """Those that the program invites in this round."""
+        return state, extend.to_train(tuple(map(int, drawn(self.size)[1][context.version])))
+
+
+@functools.cache
 def drawn(cohort: int) -> tuple[np.ndarray, np.ndarray]:
     """The shards of each client, [100, 2], and who is invited in each round, [400, cohort]."""
     random = np.random.RandomState(SEED)

@@ -49,7 +49,8 @@ def _index(pages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield (
         "Each line is a page with the paper's numbers beside ours, what it claims and what came out, what it cost, and "
         "the command that made it. [How to make one](../studies.md), and what the verdicts mean. What nobody has run "
-        "yet stands below, paper by paper. Made by `python docs/make_results.py` from the pages and the studies."
+        'yet stands below, paper by paper. Claims "of ours" are none of the paper and are counted apart. Made by '
+        "`python docs/make_results.py` from the pages and the studies."
     )
     yield ""
     yield (
@@ -138,7 +139,7 @@ def table(pages: Sequence[Mapping[str, Any]]) -> str:
     for paper in PAPERS:
         own = [page for page in pages if page["paper"] == paper]
         if own:
-            verdicts = [claim["verdict"] for page in own for claim in page["claims"]]
+            verdicts = [claim["verdict"] for page in own for claim in page["claims"] if not claim.get("ours")]
             average = verdicts.count("holds on average")
             hold = sum(verdict.startswith("holds") for verdict in verdicts) - average
             near, compared = (sum(counted) for counted in zip(*map(_numbers, own), strict=True))

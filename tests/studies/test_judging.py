@@ -131,6 +131,15 @@ def test_the_verdict_is_of_numbers_first_and_of_the_order_if_they_differ() -> No
     others = [replace(said, verdict=other) for other in ("holds", "holds, one seed", "not decided", "differs")]
     assert verdict(results(TWO), others) == "2 of 4 claims hold"
     assert verdict(results(TWO), [said, *others]) == "2 of 5 claims hold, 1 more on average"
+    ours = [replace(other, ours=True) for other in others]
+    assert verdict(results(TWO), [said, *ours]) == "0 of 1 claims hold, 1 more on average; 2 of 4 of ours"
+    assert verdict(results(TWO), ours) == "2 of 4 of ours"
+
+
+def test_what_came_of_a_claim_of_ours_says_so() -> None:
+    claim = Claim(says="", of="A", against="B")
+    assert not outcome(results(TWO), claim).ours
+    assert outcome(results(TWO), replace(claim, ours=True)).ours
 
 
 @pytest.mark.parametrize(

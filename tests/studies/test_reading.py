@@ -141,6 +141,15 @@ def test_growth_keeps_the_order_in_which_it_is_told(tmp_path: Path) -> None:
     assert list(planned(found, "smoke").claims()) == []  # which has one of the columns
 
 
+def test_an_item_is_shown_by_the_rows_or_columns_that_it_names(tmp_path: Path) -> None:
+    named = '[reproduces.shown_by]\n"Table 9" = ["skewed", "Other"]\n\n[rows.One]'
+    found = read(written(tmp_path, GOOD.replace("[rows.One]", named).replace('["Table 9"]', '["Table 8", "Table 9"]')))
+    assert planned(found, "paper").items == ("Table 8", "Table 9")
+    assert planned(found, "paper", rows=["Other"], columns=["even"]).items == ("Table 8", "Table 9")
+    assert planned(found, "paper", rows=["One"], columns=["even"]).items == ("Table 8",)
+    assert planned(read(written(tmp_path)), "paper", rows=["One"]).items == ("Table 9",)
+
+
 def test_a_later_text_undoes_what_was_put_into_the_one_before() -> None:
     assert list(laid_over({"method": "a", "method.lr": 1}, {"method": "b"})) == ["method.lr", "method"]
 
@@ -174,6 +183,10 @@ def test_a_later_text_undoes_what_was_put_into_the_one_before() -> None:
         ('spread = "seeds"', 'spread = "seeds"\nprogram = "pacings"', "did you mean 'pacing'"),
         ("more_than = 1", "more_than = true", "points of percent"),
         ("more_than = 1", "more_then = 1", "did you mean 'more_than'"),
+        ("more_than = 1", 'ours = "yes"', "true of a claim that is not the paper's"),
+        ("[rows.One]", '[reproduces.shown_by]\n"Table 7" = ["even"]\n[rows.One]', "did you mean 'Table 9'"),
+        ("[rows.One]", '[reproduces.shown_by]\n"Table 9" = ["evn"]\n[rows.One]', "did you mean 'even'"),
+        ("[rows.One]", '[reproduces.shown_by]\n"Table 9" = "even"\n[rows.One]', "one of which must be run for it"),
         ("[reproduces]", "[reproduce]", "reproduce"),
         ("[rows.One]", "[rows]\nseven = 7\n[rows.One]", "rows that are no tables"),
     ],

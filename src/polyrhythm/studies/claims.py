@@ -105,6 +105,7 @@ class Claim(Settings):
         columns: where; empty for all.
         at: a cost; accuracies are then compared where both have spent as much of it.
         goal_of: the row whose result is the goal, for what it takes to reach one.
+        ours: whether a study of a paper adds it to what the paper claims; it is then counted apart.
 
     Raises:
         UserError: it compares nothing, or something that cannot be compared so.
@@ -124,6 +125,7 @@ class Claim(Settings):
     columns: Columns = ()
     at: Annotated[str, Takes(f"one of {', '.join(BUDGETS)}")] = ""
     goal_of: Row = ""
+    ours: Annotated[bool, Takes("true of a claim that is not the paper's")] = False
 
     def __post_init__(self) -> None:
         told = Mistakes()

@@ -246,6 +246,7 @@ class Study:
         figures: names of figures, perhaps with " against " and an axis.
         paper: one of `PAPERS`, or "".
         items: the tables and figures of the paper that it covers, such as "Figure 22".
+        shown_by: items that are only shown where one of these rows or columns is run; the others are by any.
         numbers: the paper's, by row and column.
         spread: what the paper's ± is.
         program: the function that does it, for what is no training.
@@ -277,6 +278,9 @@ class Study:
     figures: Annotated[tuple[Text, ...], Takes('names of figures, such as ["accuracy", "cohort"]')] = ()
     paper: Annotated[str, Takes(f"one of {', '.join(PAPERS)}")] = ""
     items: Annotated[tuple[Text, ...], Takes('tables and figures, such as ["Table 2"]')] = ()
+    shown_by: Annotated[
+        Mapping[str, tuple[Text, ...]], Takes("items, each with the rows or columns one of which must be run for it")
+    ] = field(default_factory=dict)
     numbers: Mapping[tuple[str, str], Number] = field(default_factory=dict)
     spread: Annotated[Spread, Takes('what the paper\'s ± is: "seeds", "rounds of one run", "not said" or "none"')] = (
         "none"
@@ -370,6 +374,11 @@ def _unknown_names(study: Study) -> Iterator[UserError]:
     ]
     named += [(f"the scale {name}", scale.rows, scale.columns) for name, scale in study.scales.items()]
     named += [("the paper's numbers", [row], [column]) for row, column in study.numbers]
+    cells = [*study.rows, *study.columns]
+    for item, shown_by in study.shown_by.items():
+        if item not in study.items:
+            yield unknown("item", item, study.items, where="shown_by")
+        yield from (unknown("row or column", one, cells, where=item) for one in shown_by if one not in cells)
     searches = [study.search, *(study.search.at(scale) for scale in study.scales.values())] if study.search else []
     for search in searches:
         of_rows = [*search.rows, *(row for own in search.columns.values() for row in own.rows)]

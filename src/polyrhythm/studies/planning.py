@@ -254,6 +254,12 @@ class Plan:
         plan = self.of.expert_training
         return None if plan is None else {**plan, **self._own.expert_training}
 
+    @property
+    def items(self) -> tuple[str, ...]:
+        """The tables and figures of the paper that the rows and columns show which are run."""
+        run = {*self.rows, *self.columns}
+        return tuple(item for item in self.of.items if run & {*self.of.shown_by.get(item, run)})
+
     def claims(self) -> Iterator[Claim]:
         """Those whose rows and columns are there."""
         for claim in self.of.claims:

@@ -24,10 +24,17 @@ def catalogue() -> Mapping[str, Study]:
 
 
 def items() -> Iterator[tuple[str, Study]]:
-    """Every table and figure of every paper, as it is asked for ("fedcl/figure-22"), with the study that covers it."""
+    """Every table and figure of every paper, as it is asked for ("fedcl/figure-22"), with the study that covers it.
+
+    One of which panels are items ("Figure 5 (a)") is found as a whole, by the study of its first panel.
+    """
     for paper in PAPERS:
         own = [(name, by) for by in catalogue().values() if by.paper == paper for name in by.items]
-        yield from ((f"{paper}/{_slug(name)}", by) for name, by in sorted(own, key=lambda item: _natural_text(item[0])))
+        own.sort(key=lambda item: _natural_text(item[0]))
+        found: dict[str, Study] = {}
+        for name, by in own:
+            found.setdefault(_slug(name if name.startswith("Panel") else name.partition(" (")[0]), by)
+        yield from ((f"{paper}/{name}", by) for name, by in found.items())
 
 
 def find(

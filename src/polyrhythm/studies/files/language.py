@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, final
 
 from annotated_types import Ge, Gt, Lt
-from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, create_model, field_validator
 
 from polyrhythm.base.settings import Count, Whole, annotations_of
 from polyrhythm.base.settings import takes as words_of
@@ -79,14 +79,18 @@ SEARCH = _table(
 REPRODUCES = _table(
     Study,
     "Table [reproduces]: words for the page, and what is read from runs.",
-    "paper items title source says measure spread columns figures notes program unknown",
+    "paper items shown_by title source says measure spread columns figures notes program unknown",
     {"columns": "columns_are"},
+    shown_by=(
+        dict[Text, Annotated[tuple[Text, ...], Strict(strict=False)]],
+        Field({}, description="items, each with the rows or columns one of which must be run for it"),
+    ),
 )
 CLAIM = _table(
     Claim,
     "Table [[claims]]: something that is looked at by comparing numbers.",
     "says of against pairs measure more_than ratio_below ratio_above between rising falling grows_over columns at "
-    "goal_of",
+    "goal_of ours",
     says=(Text, Field(description="the claim, in words")),
     of=(str, Field("", description="a row")),
     pairs=(Pairs, Field((), description='pairs of rows, such as [["FedCL", "FedAvg"]]')),

@@ -25,18 +25,28 @@ class Outcome:
             claimed; "holds on average" and "not decided" where the mean agrees or does not, and chance could have made
             it so; with a single seed there is no interval.
         evidence: the numbers, in words.
+        ours: whether the study adds it to what the paper claims.
     """
 
     says: str
     verdict: Verdict
     evidence: str
+    ours: bool = False
 
 
 def holding(outcomes: Sequence[Outcome]) -> str:
-    """How many claims hold, in words; those that hold on average only are counted apart."""
+    """How many claims hold, in words; those that hold on average only are counted apart, and so are those of ours."""
+    own = [outcome for outcome in outcomes if outcome.ours]
+    told = _counted([outcome for outcome in outcomes if not outcome.ours], "claims hold")
+    return "; ".join(filter(None, (told, _counted(own, "of ours"))))
+
+
+def _counted(outcomes: Sequence[Outcome], what: str) -> str:
+    if not outcomes:
+        return ""
     on_average = sum(outcome.verdict == "holds on average" for outcome in outcomes)
     surely = sum(outcome.verdict.startswith("holds") for outcome in outcomes) - on_average
-    return f"{surely} of {len(outcomes)} claims hold" + (f", {on_average} more on average" if on_average else "")
+    return f"{surely} of {len(outcomes)} {what}" + (f", {on_average} more on average" if on_average else "")
 
 
 @final

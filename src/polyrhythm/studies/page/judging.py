@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, final
 
 from polyrhythm.base.metric_names import in_words
@@ -141,16 +141,19 @@ def outcomes(results: Results) -> Iterator[Outcome]:
     """What came of each claim."""
     for claim in results.plan.claims():
         columns = [c for c in results.plan.columns if not claim.columns or c in claim.columns]
-        if claim.rising or claim.falling:
-            yield _trend(results, claim, columns)
-        elif claim.grows_over:
-            yield _growth(results, claim, [c for c in claim.grows_over if c in columns])
-        elif claim.between is not None:
-            yield _range(results, claim, columns)
-        elif claim.ratio_below is not None or claim.ratio_above is not None:
-            yield _ratio(results, claim, columns)
-        else:
-            yield _more(results, claim, columns)
+        yield replace(_outcome(results, claim, columns), ours=claim.ours)
+
+
+def _outcome(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
+    if claim.rising or claim.falling:
+        return _trend(results, claim, columns)
+    if claim.grows_over:
+        return _growth(results, claim, [c for c in claim.grows_over if c in columns])
+    if claim.between is not None:
+        return _range(results, claim, columns)
+    if claim.ratio_below is not None or claim.ratio_above is not None:
+        return _ratio(results, claim, columns)
+    return _more(results, claim, columns)
 
 
 def _goals(results: Results, claim: Claim, column: str) -> float | None:

@@ -111,6 +111,8 @@ def _lines(plan: Plan, findings: Findings, how: Mapping[str, Any], tuned: Mappin
     )
 
 
+OURS = " (ours)"
+"""Stands behind a claim that is not the paper's."""
 BELOW = ("equal", "costs")
 """The tables of what it cost."""
 
@@ -120,7 +122,7 @@ def _heading(plan: Plan) -> str:
     title = of.title or of.name
     if not of.paper:
         return title
-    return f"{SHORT[of.paper]}, {', '.join(of.items[:4])}{' …' if len(of.items) > 4 else ''}: {title}"
+    return f"{SHORT[of.paper]}, {', '.join(plan.items[:4])}{' …' if len(plan.items) > 4 else ''}: {title}"
 
 
 _PLACES = {"data.path"}
@@ -156,7 +158,7 @@ _JUDGED = (
 
 
 def _claims(findings: Findings, *, computed: bool) -> Table:
-    lines = [(one.says, one.verdict, one.evidence or "–") for one in findings.claims]
+    lines = [(one.says + OURS * one.ours, one.verdict, one.evidence or "–") for one in findings.claims]
     return Table(
         name="claims",
         caption="Each is looked at in the numbers above." if computed else _JUDGED,
@@ -271,13 +273,16 @@ def as_data(
     return {
         "name": of.name,
         "paper": of.paper,
-        "items": list(of.items),
+        "items": list(plan.items),
         "title": of.title,
         "scale": plan.scale,
         "measure": of.measure,
         "seeds": list(plan.seeds),
         "verdict": findings.verdict,
-        "claims": [{"says": one.says, "verdict": one.verdict, "evidence": one.evidence} for one in findings.claims],
+        "claims": [
+            {"says": one.says, "verdict": one.verdict, "evidence": one.evidence, **({"ours": True} if one.ours else {})}
+            for one in findings.claims
+        ],
         "cells": list(cells),
         **how,
     }
