@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from polyrhythm.studies.files.needs import costs, duration, in_words
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
+REPRODUCED = ("fedcl", "alt", "client-centric", "curriculum", "ccfl")
+"""The papers of which every table and figure has a study."""
 COSTS = costs()
 """What studies take at the paper's own size, by `docs/measure_costs.py`."""
 BEGIN = "<!-- made by docs/make_results.py -->"
@@ -59,22 +61,59 @@ def _index(pages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         f"columns, seeds and trials (`python docs/measure_costs.py`, {COSTS['date']}; "
         "[by network](#what-a-sample-takes))."
     )
+    yield from _reproduced(pages)
     for paper, words in PAPERS.items():
         own = [page for page in pages if page["paper"] == paper]
-        if not own:
+        if paper in REPRODUCED or not own:
             continue
         yield from ("", f"## {escaped(words)}", "")
-        costly = any(page["name"] in COSTS["studies"] for page in own)
-        yield f"| item | what | scale | scaled | seeds |{' at its own size |' * costly} verdict |"
-        yield f"| --- | --- | --- | --- | ---: |{' ---: |' * costly} --- |"
+        yield "| item | what | scale | scaled | seeds | verdict |"
+        yield "| --- | --- | --- | --- | ---: | --- |"
         for page in own:
-            what = f"[{escaped(page['title'])}]({page['page']}.md)"
-            verdict = escaped(page["verdict"] or "–")
-            cost = f" {_cost(page['name']) or '–'} |" * costly
-            scaled = f"{_scaled(page['page']) or '–'} | {len(page['seeds'])}"
-            yield f"| {_items(page)} | {what} | {page['scale']} | {scaled} |{cost} {verdict} |"
-        yield from _without_a_page(paper, {item for page in own for item in page["items"]})
+            yield f"| {_items(page)} | {_linked(page)} | {_how(page)} | {escaped(page['verdict'] or '–')} |"
     yield from _times()
+
+
+def _reproduced(pages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """One table of every table and figure of the papers: its page, or what keeps it away."""
+    yield from ("", "## Every table and figure of the five papers", "")
+    yield "| paper | item | what | scale | scaled | seeds | verdict, or how it is made | at its own size |"
+    yield "| --- | --- | --- | --- | --- | ---: | --- | --- |"
+    for paper in REPRODUCED:
+        own = [page for page in pages if page["paper"] == paper]
+        there = {item for page in own for item in page["items"]}
+        left = [(by, [i for i in by.items if i not in there]) for by in catalogue().values() if by.paper == paper]
+        lines = [(_place(page["items"]), _line_of(page)) for page in own]
+        lines += [(_place(missing), _line_without(study, missing)) for study, missing in left if missing]
+        for _, line in sorted(lines):
+            yield f"| {escaped(SHORT[paper])} | {line} |"
+
+
+def _place(items: Sequence[str]) -> tuple[bool, int, str]:
+    return (*_number(items[0]), items[0])
+
+
+def _line_of(page: Mapping[str, Any]) -> str:
+    """What has a page."""
+    found = COSTS["studies"].get(page["name"])
+    cost = "–" if found is None else duration(found["hours"])
+    return f"{_items(page)} | {_linked(page)} | {_how(page)} | {escaped(page['verdict'] or '–')} | {cost}"
+
+
+def _line_without(study: Study, missing: Sequence[str]) -> str:
+    """What nobody has run and committed yet, and what it waits for."""
+    made = "–" if study.unknown else f"no page yet: `polyrhythm study {study.name}`"
+    what = f"{escaped(', '.join(missing))} | {escaped(study.title)}"
+    return f"{what} | – | – | – | {made} | {escaped(_what_it_takes(study))}"
+
+
+def _linked(page: Mapping[str, Any]) -> str:
+    return f"[{escaped(page['title'])}]({page['page']}.md)"
+
+
+def _how(page: Mapping[str, Any]) -> str:
+    """At which scale it was run, with what in place of the paper's, and over how many seeds."""
+    return f"{page['scale']} | {_scaled(page['page']) or '–'} | {len(page['seeds'])}"
 
 
 def _scaled(page: str) -> str:
@@ -82,12 +121,6 @@ def _scaled(page: str) -> str:
     text = (RESULTS / f"{page}.md").read_text(encoding="utf-8")
     found = re.search(r"^- Scaled: (.*)\.$", text, re.MULTILINE)
     return "" if found is None else found[1].replace("|", "\\|")
-
-
-def _cost(study: str) -> str:
-    """What a study takes at its own size, in hours of one processor; "" if nobody measured it."""
-    found = COSTS["studies"].get(study)
-    return "" if found is None else duration(found["hours"])
 
 
 def _times() -> Iterator[str]:
@@ -104,20 +137,6 @@ def _times() -> Iterator[str]:
     yield "| --- | --- | ---: |"
     for one in COSTS["kinds"]:
         yield f"| {escaped(one['data'])} | `{one['model']}` | {1e3 * one['seconds_per_sample']:.3g} |"
-
-
-def _without_a_page(paper: str, there: Set[str]) -> Iterator[str]:
-    """What of a paper nobody has run and committed yet, and what it waits for."""
-    left = [study for study in catalogue().values() if study.paper == paper and not there.issuperset(study.items)]
-    if not left:
-        return
-    yield from ("", "No page yet:", "")
-    yield "| item | what | made by | at its own size, on one processor |"
-    yield "| --- | --- | --- | --- |"
-    for study in left:
-        missing = escaped(", ".join(item for item in study.items if item not in there))
-        made = "–" if study.unknown else f"`polyrhythm study {study.name}`"
-        yield f"| {missing} | {escaped(study.title)} | {made} | {escaped(_what_it_takes(study))} |"
 
 
 def _what_it_takes(study: Study) -> str:

@@ -19,7 +19,8 @@ class SampledStaleness(ParticipationModifier):
     """Each invitation is for one of the last `max_delay` models, drawn uniformly among those that exist.
 
     How the client-centric paper simulates asynchrony: no event clock, delays in {0, ..., max_delay - 1}.
-    max_delay = 1 changes nothing. Server state: the last max_delay models.
+    A buffer smaller than the cohort delays updates beyond that. max_delay = 1 changes nothing. Server state: the last
+    max_delay models.
 
     Args:
         max_delay: how many models back a client may work on.
