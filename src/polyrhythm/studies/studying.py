@@ -25,6 +25,7 @@ from polyrhythm.studies.planning import Plan, planned
 from polyrhythm.studies.result import StudyResult
 from polyrhythm.studies.running.executing import Listener, carry_out
 from polyrhythm.studies.running.experts import with_expert
+from polyrhythm.studies.running.standing import as_it_stands
 from polyrhythm.studies.running.trials import Record
 from polyrhythm.trackers import Tracking
 
@@ -43,6 +44,7 @@ def study(
     tracking: Tracking | None = None,
     listener: Listener | None = None,
     trust: Sequence[str] = (),
+    so_far: bool = False,
 ) -> StudyResult:
     """Carries out a study, or what is left of it, and writes its page.
 
@@ -59,6 +61,8 @@ def study(
         tracking: trackers that are told of every run; None for the file's.
         listener: whoever wants to know how it goes.
         trust: modules of yours that a file may name, as with `--trust` on the command line: they are imported and run.
+        so_far: whether only the page is written, of the runs that there are. Where one is not over, all of its column
+            are read as far as the shortest of them. Another process may be making them meanwhile.
 
     Raises:
         UserError: something is wrong that can be known before the first run, such as no validation data to choose by;
@@ -78,9 +82,12 @@ def study(
     whole = with_expert(plan, plan.runs_folder(out))
     check(whole)
     _make(path)
-    record = carry_out(whole, out, workers, plan.of.tracking if tracking is None else tracking, listener)
+    if so_far:
+        record = as_it_stands(whole, out)
+    else:
+        record = carry_out(whole, out, workers, plan.of.tracking if tracking is None else tracking, listener)
     found = StudyResult(record, plan.trials_folder(out), plan.runs_folder(out), page=path)
-    results = Results.of(whole, found)
+    results = Results.of(whole, found, so_far=so_far)
     found.findings = _findings(whole, found, results, path)
     cells = list(_cells(found, results))
     tuned = {c.name: t.setting for c in whole.cells if c.arm is not None and (t := found.best(c.arm)) is not None}
@@ -99,7 +106,7 @@ def _write(
     tuned: dict[str, Any] | None = None,
 ) -> None:
     """Writes the page, and the same for programs."""
-    how = page.made(plan, seconds)
+    how = page.made(plan, seconds, so_far=bool(found.so_far))
     path.write_text(page.markdown(plan, found, how, tuned or {}), encoding="utf-8")
     data = json.loads(to_json(page.as_data(plan, found, how, cells)))
     path.with_suffix(".json").write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -157,8 +164,24 @@ def _findings(plan: Plan, found: StudyResult, results: Results, path: Path) -> F
         tables=tuple(one for one in tables if one is not None),
         claims=judged,
         pictures=tuple(pictures),
-        notes=(*_failed_trials(found), *_failed_runs(found)),
+        notes=(*_failed_trials(found), *_failed_runs(found), *_not_over(results)),
+        so_far=results.so_far,
     )
+
+
+def _not_over(results: Results) -> Iterator[str]:
+    """How far each run is, where one of its column is not over."""
+    far = [
+        f"{cell.name}, seed {seed}: {run.versions[-1]['version']:,}"
+        for cell in results.plan.cells
+        if cell.column in results.ends
+        for seed, run in results.runs.get((cell.row, cell.column), {}).items()
+    ]
+    if far:
+        yield (
+            f"Not all runs were over: {'; '.join(far)} rounds. Numbers and claims are of as many rounds of each as the "
+            "shortest run of its column has, pictures of all that there are."
+        )
 
 
 def _failed_trials(found: StudyResult) -> Iterator[str]:

@@ -64,6 +64,12 @@ def carry_out_study(
         ),
     ] = None,
     theme: Annotated[Literal["light", "dark"], typer.Option("--theme", help="Of that picture.")] = "light",
+    so_far: Annotated[
+        bool,
+        typer.Option(
+            "--so-far", help="Run nothing: write the page of what there is, of runs under way as far as they are."
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Make the many runs of a study, and its page. What an earlier call has done is kept, and gone on with."""
@@ -76,7 +82,7 @@ def carry_out_study(
         return
     chosen = {"seeds": seeds, "rows": row or (), "columns": column or (), "settings": settings or ()}
     named = consented(trust, {}, settings)
-    how: dict[str, Any] = {"workers": workers, "output": output, "theme": theme, "as_json": json}
+    how: dict[str, Any] = {"workers": workers, "output": output, "theme": theme, "so_far": so_far, "as_json": json}
     carry_out(study, scale or "", chosen, given(context), named, **how)
 
 

@@ -41,6 +41,7 @@ def carry_out(
     workers: int | None,
     output: Path | None,
     theme: Literal["light", "dark"],
+    so_far: bool,
     as_json: bool,
 ) -> None:
     """Carries out a study, or what is left of it, and shows what came out.
@@ -54,6 +55,7 @@ def carry_out(
         workers: runs at once.
         output: the page, a folder for it, or a picture of the trials.
         theme: of that.
+        so_far: whether only the page of what there is is written.
         as_json: whether to print lines of JSON instead.
 
     Raises:
@@ -69,7 +71,7 @@ def carry_out(
         check_file(picture)
     with stopped_by_sigterm():
         try:
-            found = study(plan, workers=workers, output=page, listener=StudyProgress(screen))
+            found = study(plan, workers=workers, output=page, listener=StudyProgress(screen), so_far=so_far)
         except KeyboardInterrupt:
             screen.note("stopped; the same command goes on from here")
             raise typer.Exit(INTERRUPTED) from None

@@ -76,6 +76,7 @@ class Findings:
         claims: what came of them.
         pictures: figures.
         notes: what a reader should know.
+        so_far: how far the runs are, in words, of a page that was made before they were over.
     """
 
     verdict: str = ""
@@ -83,3 +84,4 @@ class Findings:
     claims: tuple[Outcome, ...] = ()
     pictures: tuple[Picture, ...] = ()
     notes: tuple[str, ...] = ()
+    so_far: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, final
 
 from polyrhythm.base.metric_names import in_words
@@ -32,25 +32,53 @@ class Results:
         plan: what was run.
         runs: by row and column, then by seed.
         versions: of each, likewise.
+        ends: the version as far as the runs of a column are read, where one of them is not over; they are then
+            compared at equal rounds.
     """
 
     plan: Plan
     runs: Mapping[Key, Mapping[int, Run]]
     versions: Mapping[Key, Mapping[int, Sequence[Row]]]
+    ends: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Plan, found: StudyResult) -> Results:
-        """What came of the runs."""
+    def of(cls, plan: Plan, found: StudyResult, *, so_far: bool = False) -> Results:
+        """What came of the runs; with `so_far` of those, too, that are not over."""
         runs = {(c.row, c.column): {run.seed: run for run in found.runs(c.name)} for c in plan.cells}
         runs = {key: of for key, of in runs.items() if of}
         versions = {key: {seed: run.versions for seed, run in of.items()} for key, of in runs.items()}
-        return cls(plan=plan, runs=runs, versions=versions)
+        ends = {}
+        for column in {column for _, column in runs} if so_far else ():
+            own = [
+                (run, versions[key][run.seed]) for key, of in runs.items() if key[1] == column for run in of.values()
+            ]
+            if not all(run.status == "finished" for run, _ in own):
+                ends[column] = min(rows[-1]["version"] for _, rows in own)
+        cut = {
+            key: {
+                seed: [row for row in rows if row["version"] <= ends.get(key[1], row["version"])]
+                for seed, rows in of.items()
+            }
+            for key, of in versions.items()
+        }
+        return cls(plan=plan, runs=runs, versions=cut, ends=ends)
 
     @property
     def headlines(self) -> str:
         """The metric that is the result, in words; where columns differ in it, all of them."""
         found = dict.fromkeys(in_words(run.headline) for runs in self.runs.values() for run in runs.values())
         return " or ".join(found) or "accuracy"
+
+    @property
+    def so_far(self) -> tuple[str, ...]:
+        """How far the columns are read that have a run which is not over, in words."""
+        found = []
+        for column, end in self.ends.items():
+            whole = max(
+                run.config["rounds"] or 0 for key, of in self.runs.items() if key[1] == column for run in of.values()
+            )
+            found.append(f"{_in(column)}{end:,}" + (f" of {whole:,} rounds" if whole else " rounds"))
+        return tuple(found)
 
     def values(self, key: Key, measure: str = "", goal: float | None = None) -> dict[int, float]:
         """A number of each seed of a cell that has one; results in percent.
@@ -63,7 +91,7 @@ class Results:
         measure = measure or self.plan.of.measure
         factor = 100.0 if measure in (*MEASURES, *SERVED) else 1.0
         found = {
-            seed: measures.value(run, self.versions[key][seed], measure, goal)
+            seed: measures.value(run, self.versions[key][seed], measure, goal, self.ends.get(key[1]))
             for seed, run in self.runs.get(key, {}).items()
         }
         return {seed: factor * value for seed, value in found.items() if value is not None}
@@ -138,8 +166,11 @@ def verdict(results: Results, outcomes: Sequence[Outcome]) -> str:
 
 
 def outcomes(results: Results) -> Iterator[Outcome]:
-    """What came of each claim."""
+    """What came of each claim; where not all runs are over, of those about whose rows there is something."""
+    begun = {row for row, _ in results.runs}
     for claim in results.plan.claims():
+        if results.ends and not {*claim.rows} <= begun:
+            continue
         columns = [c for c in results.plan.columns if not claim.columns or c in claim.columns]
         yield replace(_outcome(results, claim, columns), ours=claim.ours)
 

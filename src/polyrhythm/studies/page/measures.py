@@ -81,7 +81,9 @@ def total(rows: Sequence[Row], cost: str) -> float | None:
     return float(_TOTALS[cost].of(rows[-1]) or 0) if rows else None
 
 
-def value(run: Run, rows: Sequence[Row], measure: str, goal: float | None = None) -> float | None:
+def value(
+    run: Run, rows: Sequence[Row], measure: str, goal: float | None = None, end: int | None = None
+) -> float | None:
     """Any number of a run: a result, in shares, or a cost in its own unit.
 
     Args:
@@ -89,11 +91,12 @@ def value(run: Run, rows: Sequence[Row], measure: str, goal: float | None = None
         rows: its versions.
         measure: one of `MEASURES`, `SERVED` or `COSTS`.
         goal: for what it takes to reach one.
+        end: the version as far as the run is read; None for all of it.
     """
     if measure in MEASURES:
         return result(rows, run.headline, measure)
     if measure == "rarest_quarter":
-        return run.bias["score_rare"] if last_spread(rows) else None
+        return run.bias["score_rare"] if last_spread(rows) and end is None else None
     if measure in _TOTALS:
         return total(rows, measure)
     if measure in _TO:
@@ -103,21 +106,21 @@ def value(run: Run, rows: Sequence[Row], measure: str, goal: float | None = None
         rounds = [row["cohort"] for row in rows if row["version"] > 0]
         return math.fsum(rounds) / len(rounds) if rounds else None
     if measure in _CRITICAL:
-        return _critical(run, _CRITICAL[measure])
-    return _epochs(run)
+        return _critical(run, _CRITICAL[measure], end)
+    return _epochs(run, end)
 
 
-def _critical(run: Run, told: Callable[[Sequence[int]], int]) -> float | None:
+def _critical(run: Run, told: Callable[[Sequence[int]], int], end: int | None) -> float | None:
     """Of the rounds that were found critical, the start apart; None if nobody looked for them."""
     history = run.history
     if "measures_critical" not in history:
         return None
     found = history.index[history["measures_critical"] == 1.0]
-    return float(told([version for version in found if version > 0]))
+    return float(told([version for version in found if version > 0 and (end is None or version <= end)]))
 
 
-def _epochs(run: Run) -> float | None:
+def _epochs(run: Run, end: int | None) -> float | None:
     """Of the visits that trained."""
-    visits = run.visits
+    visits = run.visits if end is None else run.visits[run.visits["version"] < end]
     trained = visits[visits["steps"] > 0]["epochs"]
     return float(trained.mean()) if len(trained) else None

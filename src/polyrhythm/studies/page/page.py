@@ -21,11 +21,11 @@ from polyrhythm.studies.planning import Plan, planned
 from polyrhythm.studies.space import Range, Setting
 
 
-def made(plan: Plan, seconds: float) -> dict[str, Any]:
+def made(plan: Plan, seconds: float, *, so_far: bool = False) -> dict[str, Any]:
     """How a page comes about, here and now: the command (of a file), commit, date, versions, machine, and seconds."""
     where = machine()
     return {
-        "command": command(plan),
+        "command": command(plan) + " --so-far" * so_far,
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": {**library_versions(), "polyrhythm": __version__},
@@ -47,7 +47,9 @@ def command(plan: Plan) -> str:
     for option, asked, all_of_them in (("--row", plan.rows, own.rows), ("--column", plan.columns, own.columns)):
         if asked != all_of_them:
             parts += [part for name in asked for part in (option, name)]
-    parts += [part for key, value in plan.asked.items() for part in ("--set", f"{key}={value}")]
+    for key, value in plan.asked.items():
+        local = key in _PLACES and Path(str(value)).is_absolute()  # where it lies here tells nobody else anything
+        parts += ["--set", f"{key}={Path(str(value)).name if local else value}"]
     return shlex.join(parts)
 
 
@@ -74,7 +76,7 @@ def _lines(plan: Plan, findings: Findings, how: Mapping[str, Any], tuned: Mappin
         yield f"**The {'paper' if of.of_paper else 'question'}:** {escaped(of.says)}"
         yield ""
     if findings.verdict or of.paper:
-        yield f"**Verdict:** {escaped(findings.verdict or 'none')}." + _scaled_how(plan)
+        yield f"**Verdict:** {escaped(findings.verdict or 'none')}." + _scaled_how(plan, findings.so_far)
         yield ""
     for one in findings.tables:
         if one.name not in BELOW and not one.name.startswith("trials"):
@@ -98,7 +100,7 @@ def _lines(plan: Plan, findings: Findings, how: Mapping[str, Any], tuned: Mappin
         yield ""
     yield "## How it was made"
     yield ""
-    yield from (f"- {line}" for line in _how(plan, tuned))
+    yield from (f"- {line}" for line in _how(plan, tuned, findings.so_far))
     yield from (f"- {escaped(note)}" for note in (*of.notes, *findings.notes))
     yield ""
     if how["command"]:
@@ -125,14 +127,14 @@ def _heading(plan: Plan) -> str:
     return f"{SHORT[of.paper]}, {', '.join(plan.items[:4])}{' …' if len(plan.items) > 4 else ''}: {title}"
 
 
-_PLACES = {"data.path"}
+_PLACES = {"data.path", "data.folder"}
 """Settings that say where something lies, and change nothing about it."""
 
 
-def _scaled_how(plan: Plan) -> str:
+def _scaled_how(plan: Plan, so_far: Sequence[str]) -> str:
     if not plan.of.scales:
         return ""
-    less = _asked(plan)
+    less = ", ".join(filter(None, (_asked(plan), *map(escaped, so_far))))
     if plan.scale == "paper":
         own = f" but for {less}" if less else ", the size of the paper's own"
         return " Scale: paper" + (f"{own}." if less or plan.of.of_paper else ".")
@@ -168,7 +170,7 @@ def _claims(findings: Findings, *, computed: bool) -> Table:
     )
 
 
-def _how(plan: Plan, tuned: Mapping[str, Setting]) -> Iterator[str]:
+def _how(plan: Plan, tuned: Mapping[str, Setting], so_far: Sequence[str]) -> Iterator[str]:
     of = plan.of
     if of.program:
         return
@@ -179,8 +181,8 @@ def _how(plan: Plan, tuned: Mapping[str, Setting]) -> Iterator[str]:
     )
     if of.columns_are:
         yield f"Columns: {escaped(of.columns_are)}."
-    if changed := _changed(plan):
-        yield f"Scaled: {changed}"
+    if changed := ", ".join(filter(None, (_changed(plan), *map(escaped, so_far)))):
+        yield f"Scaled: {changed}."
     if plan.expert_training is not None:
         yield f"An expert was trained first, on all training data in one place: {_plain(plan.expert_training)}."
     if plan.search is not None:
@@ -232,7 +234,7 @@ def _changed(plan: Plan) -> str:
         texts.append(f"{len(plan.columns)} of {len(plan.of.columns)} columns")
     if len(plan.rows) < len(plan.of.rows):
         texts.append(f"{len(plan.rows)} of {len(plan.of.rows)} rows")
-    return f"{', '.join(texts)}." if texts else ""
+    return ", ".join(texts)
 
 
 def _plain(setting: Setting) -> str:

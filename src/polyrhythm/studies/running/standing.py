@@ -1,0 +1,47 @@
+"""A study as it stands: what its runs have made so far, over or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.studies.planning import Plan
+from polyrhythm.studies.running.executing import restored
+from polyrhythm.studies.running.performing import Job, begun
+from polyrhythm.studies.running.trials import Record, best, read
+
+
+def as_it_stands(plan: Plan, out: Path | str) -> Record:
+    """The record of a study with the runs of its cells that have been begun; nothing is run, or written.
+
+    Args:
+        plan: what is looked at.
+        out: the folder of all records.
+
+    Raises:
+        UserError: no run of it has been begun.
+    """
+    folder = plan.folder(out)
+    record = read(folder) or Record(name=plan.of.name)
+    runs: dict[str, dict[int, str]] = {}
+    for cell in plan.cells:
+        setting = {}
+        if cell.arm is not None:
+            chosen = best(record.trials, cell.arm)
+            if chosen is None:
+                continue
+            setting = dict(restored(plan.arms[cell.arm], chosen.setting))
+        for seed in plan.seeds:
+            job = Job(of=cell.called, name=cell.called, setting=setting, seed=seed, out=str(plan.runs_folder(out)))
+            found = begun(job, cell.make)
+            if found is not None:
+                runs.setdefault(cell.name, {})[seed] = found.id
+    if not runs:
+        raise UserError(
+            f"nothing has been made of {plan.of.name} in {folder}",
+            expected="a run of it that has made a version",
+            why="its page shows what there is",
+            fix="polyrhythm study makes its runs; --out FOLDER and --set as they were made with",
+        )
+    record.runs, record.failed = runs, {}
+    return record
