@@ -10,17 +10,12 @@ import contextlib
 import io
 import json
 import os
-import sys
 import time
-import types
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from unittest import mock
 
 import job as jobs
 import numpy as np
-
-NAMES = ("h5py", "matplotlib", "matplotlib.pyplot", "sklearn", "sklearn.metrics", "sklearn.preprocessing")
+import pfllib
 
 
 def write(job: jobs.Job, folder: Path) -> None:
@@ -38,13 +33,7 @@ def write(job: jobs.Job, folder: Path) -> None:
 
 
 def main() -> None:
-    checkout = Path(os.environ.get("PFLLIB", "")) / "system"
-    if not (checkout / "flcore").is_dir():
-        raise SystemExit("PFLLIB names no checkout of github.com/TsingZ0/PFLlib")
-    sys.path.insert(0, str(checkout))
-    for name in NAMES:
-        if not jobs.EVALUATES or not name.startswith("sklearn"):
-            sys.modules[name] = mock.MagicMock(__spec__=ModuleSpec(name, None))
+    pfllib.importable("system", [*pfllib.NOT_USED, *(() if jobs.EVALUATES else pfllib.MEASURES)])
     from flcore.servers.serveravg import FedAvg
 
     job = jobs.load(jobs.path())
@@ -52,15 +41,10 @@ def main() -> None:
     write(job, Path("dataset") / "job")
     Path("system").mkdir()
     os.chdir("system")
-    settings = types.SimpleNamespace(
-        **{"device": "cpu", "dataset": "job", "num_classes": work.classes, "model": job.model(), "algorithm": "FedAvg"},
-        **{"global_rounds": job.rounds - 1, "local_epochs": work.epochs, "batch_size": work.batch, "goal": "test"},
-        **{"local_learning_rate": job.lr, "learning_rate_decay": False, "learning_rate_decay_gamma": 0.99},
-        **{"num_clients": work.clients, "join_ratio": work.cohort / work.clients, "random_join_ratio": False},
-        **{"few_shot": 0, "time_select": False, "time_threthold": 10000, "save_folder_name": "items", "top_cnt": 100},
-        **{"auto_break": False, "eval_gap": 1, "client_drop_rate": 0.0, "train_slow_rate": 0.0},
-        **{"send_slow_rate": 0.0, "dlg_eval": False, "dlg_gap": 100, "batch_num_per_client": 2},
-        **{"num_new_clients": 0, "fine_tuning_epoch_new": 0},
+    settings = pfllib.settings(
+        **{"dataset": "job", "num_classes": work.classes, "model": job.model(), "algorithm": "FedAvg"},
+        **{"global_rounds": job.rounds - 1, "local_epochs": work.epochs, "batch_size": work.batch},
+        **{"local_learning_rate": job.lr, "num_clients": work.clients, "join_ratio": work.cohort / work.clients},
     )
     ends: list[float] = []
 

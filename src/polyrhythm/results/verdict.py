@@ -10,7 +10,7 @@ from polyrhythm.results import tables
 from polyrhythm.runs import match
 from polyrhythm.runs.comparison import ComparedRuns, spread
 from polyrhythm.runs.costs import On
-from polyrhythm.runs.paired import Difference
+from polyrhythm.runs.paired import Difference, difference
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.result_rule import Reading
 
@@ -61,18 +61,60 @@ def comparable(found: ComparedRuns[RecordedRun]) -> list[str]:
     return [name for name, members in found.methods.items() if match.paired(members[0].config, base)]
 
 
+def best_used(found: ComparedRuns[RecordedRun], level: float = 0.95) -> Best | None:
+    """The method that serves the mean client best by the models that clients use, on their own tests.
+
+    None where no client has a model of its own, or fewer than two methods have such results: then `best` says it all.
+
+    Args:
+        found: the methods.
+        level: of the interval.
+    """
+    names = comparable(found)
+    if not any(found.has_own_models(name) for name in names):
+        return None
+    used = {name: of for name in names if (of := found.used(name))}
+    if len(used) < 2:
+        return None
+    first, second, *_ = sorted(used, key=lambda name: -spread(list(used[name].values()))["mean"])
+    both = sorted(used[first].keys() & used[second].keys())
+    return Best(
+        method=first,
+        second=second,
+        gain=difference([used[first][seed] - used[second][seed] for seed in both], level),
+    )
+
+
 def verdict(found: ComparedRuns[RecordedRun], on: On = "test", level: float = 0.95) -> str:
-    """One sentence: which method ends highest, and whether it is shown to be better than the next one."""
+    """Which method ends highest, and whether it is shown to be better than the next one.
+
+    A sentence by the models that clients use stands before that of the global ones where clients have their own.
+    """
     first = best(found, "final", on, level)
-    if first is None:
+    own = best_used(found, level) if on == "test" else None
+    if first is None and own is None:
         return f"No method has a final {in_words(found.headline)} on the {on} set."
+    told = "" if own is None else _of_clients(found, own)
+    if first is None:
+        return f"{told}{_left_out(found)}"
     said = f"final {in_words(found.headline)} {_over_seeds(found, first.method, on)}"
     if first.second is None:
         return f"{first.method}: {said}.{_left_out(found)}"
-    other = f"{first.second} ({_over_seeds(found, first.second, on)})"
     means = [spread(list(found.read(name, "final", on).values()))["mean"] for name in (first.method, first.second)]
-    ends = f"and {first.second} end highest" if means[0] == means[1] else "ends highest"
-    return f"{first.method} {ends}, {said}; next is {other}. {_gap(first.gain)}{_left_out(found)}"
+    if means[0] == means[1]:
+        ends = f"{first.method} and {first.second} end highest, {said}."
+    else:
+        ends = f"{first.method} ends highest, {said}; next is {first.second} ({_over_seeds(found, first.second, on)})."
+    return f"{told}{' Of global models, ' if told else ''}{ends} {_gap(first.gain)}{_left_out(found)}"
+
+
+def _of_clients(found: ComparedRuns[RecordedRun], own: Best) -> str:
+    values = {name: list(found.used(name).values()) for name in (own.method, own.second) if name is not None}
+    first, second = (f"{tables.scores(spread(of), len(of))} over {_seeds(len(of))}" for of in values.values())
+    return (
+        f"By the models that clients use, on their own tests, {own.method} serves the mean client best, "
+        f"{in_words(found.headline)} {first}; next is {own.second} ({second}). {_gap(own.gain)}"
+    )
 
 
 def _left_out(found: ComparedRuns[RecordedRun]) -> str:
@@ -85,8 +127,11 @@ def _left_out(found: ComparedRuns[RecordedRun]) -> str:
 
 def _over_seeds(found: ComparedRuns[RecordedRun], name: str, on: On) -> str:
     values = list(found.read(name, "final", on).values())
-    seeds = f"{len(values)} seed{'s' if len(values) != 1 else ''}"
-    return f"{tables.scores(spread(values), len(values))} over {seeds}"
+    return f"{tables.scores(spread(values), len(values))} over {_seeds(len(values))}"
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' if count != 1 else ''}"
 
 
 def _gap(gain: Difference) -> str:

@@ -212,6 +212,22 @@ class ComparedRuns(Generic[R]):
             }
         )
 
+    def used(self, method: str) -> dict[int, float]:
+        """The mean over clients' own tests of the models that they use, their own where they have some, by seed.
+
+        Empty where clients have no tests of their own. Of several runs with one seed the mean counts.
+        """
+        found: dict[int, list[float]] = {}
+        for run, rows in zip(self.methods[method], self.versions[method], strict=True):
+            last = last_spread(rows)
+            if (value := last.get("personal_mean", last.get("global_mean"))) is not None:
+                found.setdefault(run.seed, []).append(value)
+        return {seed: statistics.fmean(values) for seed, values in found.items()}
+
+    def has_own_models(self, method: str) -> bool:
+        """Whether clients use models of their own, and these were measured."""
+        return any("personal_mean" in last_spread(rows) for rows in self.versions[method])
+
     def client_gains(self, baseline: str | None = None) -> dict[str, dict[int, dict[int, float]]]:
         """What each client gets more from each of the other methods, by method, seed and client.
 
