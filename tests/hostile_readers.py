@@ -35,7 +35,7 @@ from polyrhythm.data.sources.tokenizers import tokenizer_of
 from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.experiments.difficulty import expert_about
 from polyrhythm.experiments.runstate import CODEC
-from polyrhythm.models.pretrained import load_adapter
+from polyrhythm.models.adapter_files import load_adapter
 from polyrhythm.models.weights import load_weights
 from polyrhythm.results import Run
 from polyrhythm.results.using import Use
@@ -147,7 +147,7 @@ READERS: dict[str, Reader] = {
         ("models/pretrained.py",), lambda path: pr.models.Pretrained(path=str(path.parent))(2), ("config.json",)
     ),
     "adapter": Reader(
-        ("models/pretrained.py",),
+        ("models/adapter_files.py",),
         lambda path: load_adapter(nn.Linear(2, 2), path.parent),
         ("adapter_model.safetensors",),
     ),

@@ -11,6 +11,8 @@ import polyrhythm as pr
 from polyrhythm.base.consent import Trust
 from polyrhythm.base.errors import UserError
 from polyrhythm.config import names
+from polyrhythm.config.configuration import configure
+from polyrhythm.config.names import model
 from polyrhythm.fleet import Every, FixedLinks, Markov, phones
 from polyrhythm.methods.order.base import Curriculum
 from polyrhythm.methods.order.pacing import Pacing
@@ -303,3 +305,28 @@ def test_models_with_settings_heads_and_paths() -> None:
         names.model("lenet6")
     with pytest.raises(UserError, match="could not be imported"):
         names.model("no_such_module:Net")
+
+
+def test_adapters_after_a_pipe_are_part_of_the_model() -> None:
+    """As one writes a method's parts; with hf it is peft's adapter, with any other model ours."""
+    piped, written = model("mlp(hidden=[8]) | lora(rank=2)"), model("with_lora(mlp(hidden=[8]), rank=2)")
+    of_both = [dict(make((4,), 3).named_parameters()).keys() for make in (piped, written)]
+    assert of_both[0] == of_both[1]
+    made = configure(None, {"model": "hf(path=x) | lora(rank=2, targets=[q_proj])"}, [])
+    assert made.model == "hf(path=x, rank=2, targets=[q_proj])"
+    assert configure(None, {"model": "mlp | projection | lora"}, []).model == "with_lora(with_projection(mlp))"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mlp | prox", "unknown part of a model 'prox'"),
+        ("mlp | lora(8)", r"settings as name=value, as in mlp \| lora\(rank=8\)"),
+        ("hf(path=x, rank=2) | lora(rank=4)", "rank is given twice"),
+        ("hf(path=x, task=causal)", r"write hf\(path=x, head=\"causal\"\)"),
+        ("hf(path=x, task=SEQ_CLS) | lora", 'head="classes", rank=8'),
+    ],
+)
+def test_what_cannot_stand_after_a_models_pipe_is_told(text: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        model(text)

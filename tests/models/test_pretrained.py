@@ -16,8 +16,9 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.config.names import model
 from polyrhythm.experiments.prepared import prepare
+from polyrhythm.models.adapter_files import adapter_of, is_adapter, save_adapter
 from polyrhythm.models.building import build
-from polyrhythm.models.pretrained import Pretrained, adapter_of, is_adapter
+from polyrhythm.models.pretrained import Pretrained
 
 transformers = pytest.importorskip("transformers", reason="the extra text is not installed")
 peft = pytest.importorskip("peft", reason="the extra text is not installed")
@@ -151,7 +152,7 @@ def test_settings_that_have_no_meaning_are_refused(folder: Path) -> None:
     with pytest.raises(UserError, match=r"ends of names of its layers: .*q_proj"):
         adapted(folder, targets=("nothing",))(3)
     with pytest.raises(UserError, match="has no adapter"):
-        pr.models.pretrained.save_adapter(torch.nn.Linear(2, 2), folder)
+        save_adapter(torch.nn.Linear(2, 2), folder)
 
 
 def spoilt(folder: Path, to: Path, **changes: Any) -> Path:
@@ -199,6 +200,32 @@ def test_folders_without_a_model_are_refused(folder: Path, tmp_path: Path) -> No
         Pretrained(path=str(third))(3)
 
 
+def test_a_folder_without_some_of_its_weights_is_refused_but_for_a_head_that_is_new(
+    folder: Path, tmp_path: Path
+) -> None:
+    """A head's own layers learn, all of them; others would be drawn at random, and stay so."""
+    lacking = spoilt(folder, tmp_path / "a")
+    weights = load_file(folder / "model.safetensors")
+    save_file({n: t for n, t in weights.items() if "layers.1.self_attn.q" not in n}, lacking / "model.safetensors")
+    for head in ("causal", "classes"):
+        with pytest.raises(UserError, match=r"its files have no model\.layers\.1\.self_attn\.q_proj\.weight"):
+            adapted(lacking, head=head)(3)
+    save_file({n: t for n, t in weights.items() if "lm_head" not in n}, lacking / "model.safetensors")
+    with pytest.raises(UserError, match=r"its files have no lm_head\.weight"):
+        adapted(lacking)(3)
+    learns = [n for n, p in adapted(lacking, head="classes")(3).named_parameters() if p.requires_grad]
+    assert [n for n in learns if "lora_" not in n] == ["base_model.model.score.modules_to_save.default.weight"]
+
+
+def test_a_new_head_of_two_layers_learns_whole(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = transformers.DistilBertConfig(vocab_size=VOCABULARY, dim=8, hidden_dim=16, n_layers=1, n_heads=2)
+    transformers.DistilBertModel(config).save_pretrained(tmp_path)
+    made = Pretrained(path=str(tmp_path), head="classes", rank=2, targets=("q_lin",))(3)
+    learns = {n.split(".")[2] for n, p in made.named_parameters() if p.requires_grad and "lora_" not in n}
+    assert learns == {"pre_classifier", "classifier"}
+
+
 def test_adapters_that_are_damaged_or_of_another_form_are_refused(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "adapter_model.safetensors"
     file.write_bytes(b"nothing")
@@ -207,3 +234,39 @@ def test_adapters_that_are_damaged_or_of_another_form_are_refused(folder: Path, 
     save_file({name: tensor[:1].clone() for name, tensor in adapter_of(adapted(folder)(3)).items()}, file)
     with pytest.raises(UserError, match="an adapter of this model"):
         run(folder, tmp_path / "runs", initial=tmp_path)
+
+
+@pytest.mark.parametrize("head", ["causal", "classes"])
+def test_a_base_in_16_bits_stays_near_that_of_32_and_what_learns_is_float32(
+    head: str, folder: Path, tmp_path: Path
+) -> None:
+    about = federation("next_token" if head == "causal" else "classification")
+    halved = adapted(folder, head=head, dtype="bfloat16")
+    kinds = {p.dtype for p in halved(3).parameters() if p.requires_grad}
+    under = [p.dtype for n, p in halved(3).named_parameters() if ".base_layer." in n]
+    assert kinds == {torch.float32}
+    assert set(under) == {torch.bfloat16}
+    slow = pr.fedavg(cohort=2, batch=4, lr=0.05)
+    whole, short = (
+        run(folder, tmp_path / name, model, federation=about, recipe=slow).history["test_loss"]
+        for name, model in (("a", adapted(folder, head=head)), ("b", halved))
+    )
+    assert short.iloc[-1] != short.iloc[0]
+    assert abs(short - whole).max() < 0.03 * whole.iloc[0]
+
+
+def test_a_base_in_16_bits_is_of_adapters_alone(folder: Path) -> None:
+    with pytest.raises(UserError, match="bfloat16 without rank"):
+        Pretrained(path=str(folder), dtype="bfloat16")
+
+
+@pytest.mark.parametrize("settings", [{"micro_batch": 2}, {"recompute": True}])
+def test_less_memory_in_a_step_leaves_an_adapters_run_as_it_was(
+    settings: dict[str, Any], folder: Path, tmp_path: Path
+) -> None:
+    """Pieces of a batch up to rounding, recomputed activations to the bit."""
+    torch_engine = pr.Execution(engine="torch")
+    plain = run(folder, tmp_path / "a", execution=torch_engine)
+    less = run(folder, tmp_path / "b", execution=pr.Execution(engine="torch", **settings))
+    losses = [found.history["test_loss"].iloc[-1] for found in (plain, less)]
+    assert losses[1] == (losses[0] if "recompute" in settings else pytest.approx(losses[0], rel=1e-5))

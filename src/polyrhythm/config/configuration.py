@@ -17,6 +17,7 @@ from polyrhythm.config.expressions import Call, Pipe
 from polyrhythm.config.keys import KEYS, OF_EXECUTION, TAKES, Configuration, Key, named
 from polyrhythm.config.layers import ConfigSource, layered
 from polyrhythm.config.mistakes import misfit, unknown_key
+from polyrhythm.config.model_calls import folded
 from polyrhythm.config.paths import check_inside
 from polyrhythm.experiments.execution import Execution
 from polyrhythm.trackers.base import Tracking
@@ -122,6 +123,8 @@ def _read(key: Key, value: Any, where: Where, wrong: Mistakes) -> Pipe:
             refuse_path(str(value))
     if isinstance(value, str):
         with placed(f"{where(key.name)}: {key.name}"):
+            if key.name == "model":
+                return Pipe([folded(Pipe.of(value).calls)])
             return Pipe.one(value, "faults") if key.name == "faults" else read(value)
     calls = list[Call]()
     for number, text in enumerate(value):

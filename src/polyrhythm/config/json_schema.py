@@ -74,10 +74,17 @@ def _property(key: Key) -> Schema:
 
 def _texts() -> dict[str, Schema]:
     """The keys that are text with a meaning."""
+    headed, around = dict(MODELS) | dict(AROUND), {name.removeprefix("with_"): make for name, make in AROUND.items()}
     return {
         "data": _one_of("data_set"),
         "partition": _one_of("partition"),
-        "model": {"anyOf": [*_one_of("model")["anyOf"], _OWN]},
+        "model": {
+            "anyOf": [
+                *_one_of("model")["anyOf"],
+                _OWN,
+                {"type": "string", "pattern": _pipe(headed, around), "examples": ["hf(path=folder) | lora(rank=8)"]},
+            ]
+        },
         "method": {
             "anyOf": [
                 {

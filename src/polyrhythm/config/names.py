@@ -19,6 +19,7 @@ from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import Settings
 from polyrhythm.config.calls import key_of, make_from, plain, refuse_positional, settings_of
 from polyrhythm.config.expressions import Call, Pipe, parse_call
+from polyrhythm.config.model_calls import folded
 from polyrhythm.config.setting_checks import hints_of
 from polyrhythm.fleet import Devices, Fleet
 from polyrhythm.fleet.parts import Arrivals, Availability, Links
@@ -177,7 +178,7 @@ def _names_a_thing(hint: Any) -> bool:
 
 
 def model(text: str, trust: Trust = NOBODY) -> Builder:
-    """A model builder from its name or import path and settings.
+    """A model builder from its name or import path and settings, and what is put around it after pipes.
 
     Args:
         text: them.
@@ -186,7 +187,7 @@ def model(text: str, trust: Trust = NOBODY) -> Builder:
     Raises:
         UserError: unknown names or settings, or a path that may not be imported.
     """
-    return _model(Pipe.one(text).calls[0], trust)
+    return _model(folded(Pipe.of(text).calls), trust)
 
 
 _EXAMPLES = {"with_projection": "with_projection(lenet5, size=256)", "with_lora": "with_lora(mlp, rank=8)"}

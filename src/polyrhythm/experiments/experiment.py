@@ -24,10 +24,10 @@ from polyrhythm.experiments.reachable_end import check_budget, check_end, check_
 from polyrhythm.experiments.settings import Evaluation, Name, Until
 from polyrhythm.fleet import Fleet, FleetState
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.models.adapter_files import is_adapter, load_adapter
 from polyrhythm.models.building import build
 from polyrhythm.models.calling import calls
 from polyrhythm.models.catalogue import Builder
-from polyrhythm.models.pretrained import is_adapter, load_adapter
 from polyrhythm.models.task import Task
 from polyrhythm.models.tasks import task
 from polyrhythm.models.weights import load_weights

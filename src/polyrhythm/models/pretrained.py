@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, final
@@ -23,9 +23,8 @@ from torch import Tensor, nn
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.input_file import check_file, json_of
 from polyrhythm.base.settings import Count, Decay, Positive, Settings
-from polyrhythm.base.vectors import RESIDUAL
+from polyrhythm.models.adapter_files import ADAPTER_CONFIG
 
-ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _LAYERS = 10_000  # of a model, at most
 _NUMBERS = 2**40  # parameters that a folder may describe, at most
 
@@ -55,6 +54,7 @@ class Pretrained(Settings):
             all but the head.
         dropout: share of an adapted layer's inputs that it does not see in training, 0 ≤ share < 1.
         freeze: "A" leaves every A as it was drawn.
+        dtype: of the weights under an adapter; "bfloat16" halves their memory. What learns is float32 all the same.
 
     Reference: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, section 4.1; with A frozen
     Sun et al., "Improving LoRA in Privacy-preserving Federated Learning", ICLR 2024.
@@ -67,6 +67,7 @@ class Pretrained(Settings):
     targets: tuple[str, ...] | str = "all-linear"
     dropout: Decay = 0.0
     freeze: Literal["none", "A"] = "none"
+    dtype: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,6 +77,13 @@ class Pretrained(Settings):
                 expected="rank, such as 8",
                 why="without one all weights learn, and there is no adapter",
                 fix="give rank, or leave alpha, dropout and freeze out",
+            )
+        if self.rank is None and self.dtype != "float32":
+            raise UserError(
+                f"dtype = {self.dtype} without rank",
+                expected="rank, such as 8, so that weights of 16 bits stay as they are",
+                why="steps smaller than 1/256 of a weight would leave it as it was, and nothing would be learned",
+                fix="give rank; or leave dtype out, and compute in 16 bits with float32 weights: precision=bfloat16",
             )
 
     def __call__(self, outputs: int) -> nn.Module:
@@ -95,27 +103,47 @@ class Pretrained(Settings):
             kind, more = transformers.AutoModelForSequenceClassification, {"num_labels": outputs}
         with _quiet(transformers):
             try:
-                made: nn.Module = kind.from_pretrained(
+                made, loaded = kind.from_pretrained(
                     str(folder),
                     local_files_only=True,
                     trust_remote_code=False,
                     use_safetensors=True,
-                    dtype=torch.float32,
+                    dtype=getattr(torch, self.dtype),
                     attn_implementation="eager",  # a name in the folder's file could stand for code to be fetched
+                    output_loading_info=True,
                     **more,
                 )
             except Exception as error:  # whatever a library says of a folder that is not as it should be
                 raise _no_model(folder, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
-            made.config.use_cache = False  # type: ignore[union-attr]  # no text is made, so nothing is kept
-            return (made if self.rank is None else self._adapted(made)).train()
+            made.config.use_cache = False  # no text is made, so nothing is kept
+            new = self._new_layers(folder, made, loaded["missing_keys"])
+            return (made if self.rank is None else self._adapted(made, new)).train()
 
-    def _adapted(self, base: nn.Module) -> nn.Module:
+    def _new_layers(self, folder: Path, made: Any, missing: Iterable[str]) -> list[str]:
+        """The layers of a head of classes that the folder has no weights for: they are drawn, and learn.
+
+        Raises:
+            UserError: other weights are missing, which nobody would notice where they are drawn as well.
+        """
+        inside = f"{made.base_model_prefix}."
+        odd = sorted(name for name in missing if self.head == "causal" or name.startswith(inside))
+        if odd:
+            raise UserError(
+                f"{folder}: its files have no {', '.join(odd[:4])}{' …' if len(odd) > 4 else ''}",
+                expected=f"all weights of a {type(made).__name__}",
+                why="what is missing would be drawn at random, and the model would not be the pretrained one",
+                fix='take a folder with the whole model, or head="classes" for an encoder of texts',
+            )
+        return sorted({name.partition(".")[0] for name in missing})
+
+    def _adapted(self, base: nn.Module, new: list[str]) -> nn.Module:
         peft = _library("peft")
         config = peft.LoraConfig(
             r=self.rank,
             lora_alpha=2 * self.rank if self.alpha is None else self.alpha,  # type: ignore[operator]
             target_modules=self.targets if isinstance(self.targets, str) else list(self.targets),
             lora_dropout=self.dropout,
+            modules_to_save=new or None,
             task_type="CAUSAL_LM" if self.head == "causal" else "SEQ_CLS",
         )
         try:
@@ -131,7 +159,25 @@ class Pretrained(Settings):
         for name, parameter in made.named_parameters():
             if self.freeze == "A" and ".lora_A." in name:
                 parameter.requires_grad_(False)
-        return made
+        return _learning_in_float32(made)
+
+
+@final
+class Wide(nn.Linear):
+    """A linear layer in float32, whatever it is given: of a head that learns on what computes in 16 bits."""
+
+    def forward(self, input: Tensor) -> Tensor:  # as torch calls it
+        return super().forward(input.to(self.weight.dtype))
+
+
+def _learning_in_float32(module: nn.Module) -> nn.Module:
+    """A module of which all that learns is float32, in place; peft sees to adapters, but not to heads."""
+    for part in module.modules():
+        if any(p.requires_grad and p.dtype != torch.float32 for p in part._parameters.values() if p is not None):
+            if type(part) is nn.Linear:
+                part.__class__ = Wide
+            part.float()
+    return module
 
 
 def hf(
@@ -144,97 +190,21 @@ def hf(
     targets: tuple[str, ...] | str = "all-linear",
     dropout: Decay = 0.0,
     freeze: Literal["none", "A"] = "none",
+    dtype: Literal["float32", "bfloat16"] = "float32",
 ) -> nn.Module:
     """Pretrained transformer from a folder of this machine, with a LoRA adapter of a rank. Needs the extra `text`.
 
     Args:
         outputs: classes, where it has a head of them.
-        path, head, rank, alpha, targets, dropout, freeze: as in `Pretrained`.
+        path, head, rank, alpha, targets, dropout, freeze, dtype: as in `Pretrained`.
 
     Raises:
         UserError: as `Pretrained` does.
 
     Reference: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, section 4.1.
     """
-    made = Pretrained(path=path, head=head, rank=rank, alpha=alpha, targets=targets, dropout=dropout, freeze=freeze)
-    return made(outputs)
-
-
-def save_adapter(module: nn.Module, folder: Path) -> Path:
-    """Writes a model's adapter as peft does: adapter_config.json and adapter_model.safetensors.
-
-    Args:
-        module: the model, with its weights.
-        folder: made if need be; files of these names are overwritten.
-
-    Raises:
-        UserError: the model has no adapter.
-    """
-    save: Any = getattr(module, "save_pretrained", None)
-    if save is None or not hasattr(module, "peft_config"):
-        raise UserError(
-            f"{type(module).__name__} has no adapter",
-            expected="a model with one: hf(path=…, rank=8), or a module of peft",
-            why="what would be written is what an adapter adds to its base",
-            fix='run.weights("final") gives all weights of a model',
-        )
-    if any(name.endswith(RESIDUAL) for name, _ in module.named_parameters()):
-        raise UserError(
-            f"{type(module).__name__} whose weights under the adapter have changed",
-            expected="an adapter on the base model as it was",
-            why="put on that, the adapter alone would be another model than the run has made",
-            fix="take all weights, run.model() or run.weights(), or a method that leaves the base as it is",
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        save(str(folder), safe_serialization=True, save_embedding_layers=False)
-    return folder
-
-
-def load_adapter(module: nn.Module, folder: Path) -> nn.Module:
-    """Puts the weights of a folder's adapter into a model that was made for it.
-
-    Args:
-        module: with an adapter of the same form; changed.
-        folder: as `save_adapter` writes it.
-
-    Raises:
-        UserError: no adapter in the folder, or one of another form.
-    """
-    from safetensors.torch import load_file
-
-    try:
-        check_file(folder / ADAPTER)
-        found = load_file(folder / ADAPTER)
-    except Exception as error:  # whatever a library says of a damaged file
-        raise _no_adapter(folder, f"{ADAPTER} cannot be read: {error}") from error
-    own = {_plain(name): tensor for name, tensor in module.state_dict().items() if _of_adapter(name)}
-    odd = sorted(found.keys() ^ own.keys()) or [n for n in own if own[n].shape != found[n].shape]
-    if odd:
-        raise _no_adapter(folder, f"{odd[0]} is not the same in both")
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(found[name])
-    return module
-
-
-def is_adapter(source: object) -> bool:
-    """Whether a path is that of a folder with an adapter."""
-    return isinstance(source, (str, Path)) and (Path(source) / ADAPTER).is_file()
-
-
-def adapter_of(module: nn.Module) -> Mapping[str, Tensor]:
-    """The tensors of a model's adapter, as peft names them in files."""
-    return {_plain(name): tensor for name, tensor in module.state_dict().items() if _of_adapter(name)}
-
-
-def _of_adapter(name: str) -> bool:
-    return ".lora_A." in name or ".lora_B." in name or ".modules_to_save." in name
-
-
-def _plain(name: str) -> str:
-    """A name without that of the adapter, which is "default" in memory and left out in files."""
-    return name.replace(".modules_to_save.default.", ".").replace(".default.", ".")
+    given: dict[str, Any] = {"path": path, "head": head, "rank": rank, "alpha": alpha, "targets": targets}
+    return Pretrained(**given, dropout=dropout, freeze=freeze, dtype=dtype)(outputs)
 
 
 def _library(name: str) -> Any:
@@ -255,12 +225,15 @@ def _library(name: str) -> Any:
 def _quiet(transformers: Any) -> Iterator[None]:
     """A block in which the library shows no bars and warns of nothing."""
     told, shown = transformers.utils.logging, transformers.utils.logging.is_progress_bar_enabled()
+    loud = told.get_verbosity()
     told.disable_progress_bar()
+    told.set_verbosity_error()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
+        told.set_verbosity(loud)
         if shown:
             told.enable_progress_bar()
 
@@ -300,13 +273,4 @@ def _no_model(folder: Path, found: str) -> UserError:
         expected="a folder with a model as save_pretrained writes it: config.json and *.safetensors",
         why="a model is read from files of this machine, by transformers' own code",
         fix="download the model's files first, and give their folder",
-    )
-
-
-def _no_adapter(folder: Path, found: str) -> UserError:
-    return UserError(
-        f"{folder}: {found}",
-        expected="an adapter of this model: the same rank and targets",
-        why="its weights go into the model by their names",
-        fix="build the model as it was when the adapter was made; adapter_config.json says how",
     )

@@ -153,7 +153,7 @@ class Run(RecordedRun):
         """The folder with the adapter of the last or of the best version, which is written in peft's own form.
 
         It holds adapter_config.json and adapter_model.safetensors, which `peft.PeftModel.from_pretrained` puts on the
-        base model, and a run begins with as `initial`.
+        base model, and a run begins with as `initial`: of models by peft, and of those that `with_lora` has adapted.
 
         Args:
             path: the folder, made if need be.
@@ -162,7 +162,7 @@ class Run(RecordedRun):
         Raises:
             UserError: the model has no adapter, or as `model` does.
         """
-        from polyrhythm.models.pretrained import save_adapter
+        from polyrhythm.models.adapter_files import save_adapter
 
         return save_adapter(self.model(which, model=model, trust=trust), Path(path))
 
