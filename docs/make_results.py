@@ -56,7 +56,7 @@ def _index(pages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     )
     yield ""
     yield (
-        "**At its own size** is what the paper's whole experiment takes on one core of "
+        "**At its own size** is what the paper's whole experiment takes, and **quick** that scale, on one core of "
         f"{escaped(COSTS['machine'])}: the measured time of a sample of each network, times the samples of all rows, "
         f"columns, seeds and trials (`python docs/measure_costs.py`, {COSTS['date']}; "
         "[by network](#what-a-sample-takes))."
@@ -77,8 +77,8 @@ def _index(pages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _reproduced(pages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """One table of every table and figure of the papers: its page, or what keeps it away."""
     yield from ("", "## Every table and figure of the five papers", "")
-    yield "| paper | item | what | scale | scaled | seeds | verdict, or how it is made | at its own size |"
-    yield "| --- | --- | --- | --- | --- | ---: | --- | --- |"
+    yield "| paper | item | what | as it was run | verdict | at its own size |"
+    yield "| --- | --- | --- | --- | --- | --- |"
     for paper in REPRODUCED:
         own = [page for page in pages if page["paper"] == paper]
         there = {item for page in own for item in page["items"]}
@@ -95,16 +95,25 @@ def _place(items: Sequence[str]) -> tuple[bool, int, str]:
 
 def _line_of(page: Mapping[str, Any]) -> str:
     """What has a page."""
-    found = COSTS["studies"].get(page["name"])
+    found, scaled, seeds = COSTS["studies"].get(page["name"]), _scaled(page["page"]), len(page["seeds"])
+    run = f"{page['scale']}, {seeds} seed{'s' * (seeds > 1)}" + (f": {scaled}" if scaled else "")
     cost = "–" if found is None else duration(found["hours"])
-    return f"{_items(page)} | {_linked(page)} | {_how(page)} | {escaped(page['verdict'] or '–')} | {cost}"
+    return f"{_briefly(page['items'])} | {_linked(page)} | {run} | {escaped(page['verdict'] or '–')} | {cost}"
 
 
 def _line_without(study: Study, missing: Sequence[str]) -> str:
     """What nobody has run and committed yet, and what it waits for."""
-    made = "–" if study.unknown else f"no page yet: `polyrhythm study {study.name}`"
-    what = f"{escaped(', '.join(missing))} | {escaped(study.title)}"
-    return f"{what} | – | – | – | {made} | {escaped(_what_it_takes(study))}"
+    made = "–" if study.unknown else f"not yet: `polyrhythm study {study.name}`"
+    return f"{_briefly(missing)} | {escaped(study.title)} | {made} | – | {escaped(_what_it_takes(study))}"
+
+
+def _briefly(items: Sequence[str]) -> str:
+    """Several of a kind with its name once: "Figures 2, 4, 20"."""
+    kinds: dict[str, list[str]] = {}
+    for item in items:
+        kind, _, number = item.partition(" ")
+        kinds.setdefault(kind, []).append(number)
+    return escaped(", ".join(f"{kind}{'s' * (len(of) > 1)} {', '.join(of)}" for kind, of in kinds.items()))
 
 
 def _linked(page: Mapping[str, Any]) -> str:
@@ -143,9 +152,8 @@ def _what_it_takes(study: Study) -> str:
     found = COSTS["studies"].get(study.name)
     if study.unknown or found is None:
         return study.unknown or in_words(study, everywhere=True) or "somebody who runs it"
-    quick = f"; {duration(found['quick_hours'])} at quick scale" if "quick_hours" in found else ""
-    trials = f" and {found['trials']:,} trials" if found["trials"] else ""
-    return f"{duration(found['hours'])}: {found['runs']:,} runs{trials}, {found['samples']:.2g} samples{quick}"
+    quick = f", quick {duration(found['quick_hours'])}" if "quick_hours" in found else ""
+    return f"{duration(found['hours'])}{quick}"
 
 
 def _items(page: Mapping[str, Any]) -> str:
