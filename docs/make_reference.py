@@ -428,10 +428,10 @@ def _command_line() -> Iterator[str]:
         " too: `--set method.lr=0.1`, `--set method.prox.mu=0.01`, `--set partition.alpha=1`. `method` and "
         "`fleet` may be lists: the parts of a pipe. Where the default is none, the value follows from other keys:"
         " 20 clients, or all there are with `by_column`; 30 rounds, or no limit with `until`; the model that fits"
-        " the data set, which is `char-lstm` for shakespeare, `char-lstm(every=true)` for text, "
+        " the data set, which is `char-lstm` for shakespeare, `char-lstm(every=true)` for text and roles, "
         "`multilabel-logistic` for stackoverflow-tags, "
         "`signal-cnn` for hapt and beijing-air, `lenet5` for spoken-digits and mnist-by-writer, `logistic` for "
-        "heart-disease and tcga-brca, and otherwise `mlp`."
+        "heart-disease, tcga-brca and sites, and otherwise `mlp`."
     )
     rows = [(f"`{key.name}`", f"`{_value(key.default)}`", key.about) for key in KEYS.values() if key.table is None]
     yield table(("key", "default", "meaning"), rows)

@@ -96,7 +96,17 @@ READERS: dict[str, Reader] = {
     "idx": Reader(("data/sources/idx.py",), idx.read_idx, ("train-images-idx3-ubyte", "x.gz")),
     "cifar": Reader(("data/sources/cifar.py",), data.cifar10, ("cifar-10-python.tar.gz", "cifar-10-python.tar")),
     "shakespeare": Reader(("data/sources/shakespeare.py",), data.shakespeare, ("x.json", "x.json.gz")),
-    "tags": Reader(("data/sources/tags.py",), data.stackoverflow_tags, ("x.jsonl", "x.jsonl.gz")),
+    "plays": Reader(
+        ("data/sources/plays.py",),
+        lambda path: data.roles(path if path.suffix in (".zip", ".json", ".gz") else path.parent),
+        ("x.zip", "x.json", "x.json.gz", "hamlet_gut.txt"),
+    ),
+    "posts": Reader(
+        ("data/sources/posts.py",),
+        lambda path: data.sites(path.parent if path.suffix == ".xml" else path),
+        ("beer/Posts.xml", "x.jsonl", "x.jsonl.gz"),
+    ),
+    "tags": Reader((), data.stackoverflow_tags, ("x.jsonl", "x.jsonl.gz")),
     "wearers": Reader(
         ("data/sources/members.py", "data/sources/wearers.py"),
         lambda path: data.hapt(path if path.suffix in (".zip", ".npz") else path.parent),

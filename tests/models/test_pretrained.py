@@ -270,3 +270,33 @@ def test_less_memory_in_a_step_leaves_an_adapters_run_as_it_was(
     less = run(folder, tmp_path / "b", execution=pr.Execution(engine="torch", **settings))
     losses = [found.history["test_loss"].iloc[-1] for found in (plain, less)]
     assert losses[1] == (losses[0] if "recompute" in settings else pytest.approx(losses[0], rel=1e-5))
+
+
+def test_the_mean_over_a_texts_own_tokens_goes_into_the_head(folder: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = Pretrained(path=str(folder), head="classes", pooling="mean")(3).eval()
+    base = transformers.AutoModel.from_pretrained(folder).eval()
+    text = torch.tensor([[3, 5, 7]])
+    by_hand = base(input_ids=text).last_hidden_state.mean(1) @ module.head.weight.T + module.head.bias
+    padded, mask = torch.tensor([[3, 5, 7, 0, 0]]), torch.tensor([[1, 1, 1, 0, 0]])
+    assert torch.allclose(module(input_ids=padded, attention_mask=mask), by_hand, atol=1e-6)
+    about = {"head": "classes", "pooling": "mean"}
+    done = run(folder, tmp_path / "a", adapted(folder, **about), federation=federation("classification"))
+    where = done.adapter(tmp_path / "adapter", model=adapted(folder, **about))
+    tensors = load_file(where / "adapter_model.safetensors")
+    assert {"base_model.model.head.weight", "base_model.model.head.bias"} <= tensors.keys()
+    assert len(tensors) == 2 + 2 * 2 * 2
+
+
+def test_of_a_frozen_base_the_head_alone_learns(folder: Path, tmp_path: Path) -> None:
+    for pooling in ("own", "mean"):
+        about = Pretrained(path=str(folder), head="classes", freeze="base", pooling=pooling)  # type: ignore[arg-type]
+        module = about(3)
+        learns = [name for name, of in module.named_parameters() if of.requires_grad]
+        assert {name.split(".")[0] for name in learns} <= {"head", "score"}
+        assert not any(part.p for part in module.modules() if isinstance(part, torch.nn.Dropout))
+        done = run(folder, tmp_path / pooling, about, federation=federation("classification"))
+        assert done.visits["bytes_up"].iloc[0] == 4 * sum(p.numel() for p in module.parameters() if p.requires_grad)
+    for wrong in ({"freeze": "base"}, {"pooling": "mean"}, {"head": "classes", "freeze": "base", "rank": 2}):
+        with pytest.raises(UserError):
+            Pretrained(path=str(folder), **wrong)

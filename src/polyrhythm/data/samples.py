@@ -183,7 +183,7 @@ class BagSamples:
     Args:
         words: [T] int64, word numbers of all texts one after another.
         offsets: [n + 1] int64, text i holds words[offsets[i] : offsets[i + 1]]; a text without known words is all zero.
-        targets: [n, C] float32 multi-hot.
+        targets: [n, C] float32 multi-hot, or [n] int64 classes.
         vocabulary: number of words.
     """
 

@@ -53,7 +53,11 @@ class Pretrained(Settings):
         targets: the layers that have one, by the ends of their names, such as ("q_proj", "v_proj"); "all-linear" for
             all but the head.
         dropout: share of an adapted layer's inputs that it does not see in training, 0 ≤ share < 1.
-        freeze: "A" leaves every A as it was drawn.
+        freeze: "A" leaves every A as it was drawn; "base" leaves all but the head of classes as they are, without
+            dropout, so that the head alone learns and travels.
+        pooling: how a text becomes one vector before the head of classes: "own" as its architecture does, such as the
+            first token through a layer more; "mean" is the mean over its tokens, which is what sentence encoders are
+            trained for.
         dtype: of the weights under an adapter; "bfloat16" halves their memory. What learns is float32 all the same.
 
     Reference: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, section 4.1; with A frozen
@@ -66,12 +70,27 @@ class Pretrained(Settings):
     alpha: Positive | None = None
     targets: tuple[str, ...] | str = "all-linear"
     dropout: Decay = 0.0
-    freeze: Literal["none", "A"] = "none"
+    freeze: Literal["none", "A", "base"] = "none"
+    pooling: Literal["own", "mean"] = "own"
     dtype: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.rank is None and (self.alpha is not None or self.dropout or self.freeze != "none"):
+        if self.head != "classes" and (self.freeze == "base" or self.pooling != "own"):
+            raise UserError(
+                f"freeze={self.freeze}, pooling={self.pooling} with head={self.head}",
+                expected="head=classes",
+                why="they say what becomes of a text before a head of classes, and a causal model has none",
+                fix="give head=classes, or leave them out",
+            )
+        if self.freeze == "base" and self.rank is not None:
+            raise UserError(
+                f"freeze=base with rank={self.rank}",
+                expected="one of them",
+                why="with the base frozen the head alone learns, and an adapter would change what goes into it",
+                fix="leave rank out, or freeze=none",
+            )
+        if self.rank is None and (self.alpha is not None or self.dropout or self.freeze == "A"):
             raise UserError(
                 "settings of an adapter without its rank",
                 expected="rank, such as 8",
@@ -99,7 +118,9 @@ class Pretrained(Settings):
         _check_folder(folder)
         transformers, more = _library("transformers"), dict[str, Any]()
         kind = transformers.AutoModelForCausalLM
-        if self.head == "classes":
+        if self.pooling == "mean":
+            kind = transformers.AutoModel
+        elif self.head == "classes":
             kind, more = transformers.AutoModelForSequenceClassification, {"num_labels": outputs}
         with _quiet(transformers):
             try:
@@ -117,6 +138,10 @@ class Pretrained(Settings):
                 raise _no_model(folder, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
             made.config.use_cache = False  # no text is made, so nothing is kept
             new = self._new_layers(folder, made, loaded["missing_keys"])
+            if self.pooling == "mean":
+                made, new = MeanPooled(made, outputs), ["head"]
+            if self.freeze == "base":
+                _freeze(made.base_model)
             return (made if self.rank is None else self._adapted(made, new)).train()
 
     def _new_layers(self, folder: Path, made: Any, missing: Iterable[str]) -> list[str]:
@@ -125,8 +150,9 @@ class Pretrained(Settings):
         Raises:
             UserError: other weights are missing, which nobody would notice where they are drawn as well.
         """
-        inside = f"{made.base_model_prefix}."
-        odd = sorted(name for name in missing if self.head == "causal" or name.startswith(inside))
+        inside = "" if self.pooling == "mean" or self.head == "causal" else f"{made.base_model_prefix}."
+        unused = ("pooler.",) if self.pooling == "mean" else ()
+        odd = sorted(name for name in missing if name.startswith(inside) and not name.startswith(unused))
         if odd:
             raise UserError(
                 f"{folder}: its files have no {', '.join(odd[:4])}{' …' if len(odd) > 4 else ''}",
@@ -136,6 +162,12 @@ class Pretrained(Settings):
             )
         return sorted({name.partition(".")[0] for name in missing})
 
+    def _kind(self) -> dict[str, Any]:
+        """What says to peft which model it is, and which layers of it take no adapter."""
+        if self.pooling == "mean":
+            return {"exclude_modules": ["head"]}
+        return {"task_type": "CAUSAL_LM" if self.head == "causal" else "SEQ_CLS"}
+
     def _adapted(self, base: nn.Module, new: list[str]) -> nn.Module:
         peft = _library("peft")
         config = peft.LoraConfig(
@@ -144,7 +176,7 @@ class Pretrained(Settings):
             target_modules=self.targets if isinstance(self.targets, str) else list(self.targets),
             lora_dropout=self.dropout,
             modules_to_save=new or None,
-            task_type="CAUSAL_LM" if self.head == "causal" else "SEQ_CLS",
+            **self._kind(),
         )
         try:
             made: nn.Module = peft.get_peft_model(base, config)
@@ -180,6 +212,43 @@ def _learning_in_float32(module: nn.Module) -> nn.Module:
     return module
 
 
+@final
+class MeanPooled(nn.Module):
+    """An encoder, the mean of what it gives over a text's tokens, and a linear head.
+
+    Args:
+        base: gives `last_hidden_state` [B, L, d].
+        outputs: of the head.
+    """
+
+    def __init__(self, base: nn.Module, outputs: int) -> None:
+        super().__init__()
+        self.base_model, self.config = base, base.config
+        self.head = nn.Linear(base.config.hidden_size, outputs)  # type: ignore[union-attr, arg-type]
+        if isinstance(pooler := getattr(base, "pooler", None), nn.Module):
+            pooler.requires_grad_(False)  # nothing of it goes into the mean
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Logits of texts. [B, C]
+
+        Args:
+            input_ids: [B, L] tokens.
+            attention_mask: [B, L], 1 for those that are the text's own.
+        """
+        given = self.base_model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        mask = attention_mask.unsqueeze(-1).to(given.dtype)
+        logits: Tensor = self.head((given * mask).sum(1) / mask.sum(1).clamp(min=1))
+        return logits
+
+
+def _freeze(base: nn.Module) -> None:
+    """Lets nothing of a base learn or drop out: what it gives for a text is one vector, in training and in tests."""
+    base.requires_grad_(False)
+    for part in base.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+
+
 def hf(
     outputs: int,
     *,
@@ -189,14 +258,15 @@ def hf(
     alpha: Positive | None = None,
     targets: tuple[str, ...] | str = "all-linear",
     dropout: Decay = 0.0,
-    freeze: Literal["none", "A"] = "none",
+    freeze: Literal["none", "A", "base"] = "none",
+    pooling: Literal["own", "mean"] = "own",
     dtype: Literal["float32", "bfloat16"] = "float32",
 ) -> nn.Module:
     """Pretrained transformer from a folder of this machine, with a LoRA adapter of a rank. Needs the extra `text`.
 
     Args:
         outputs: classes, where it has a head of them.
-        path, head, rank, alpha, targets, dropout, freeze, dtype: as in `Pretrained`.
+        path, head, rank, alpha, targets, dropout, freeze, pooling, dtype: as in `Pretrained`.
 
     Raises:
         UserError: as `Pretrained` does.
@@ -204,7 +274,7 @@ def hf(
     Reference: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, section 4.1.
     """
     given: dict[str, Any] = {"path": path, "head": head, "rank": rank, "alpha": alpha, "targets": targets}
-    return Pretrained(**given, dropout=dropout, freeze=freeze, dtype=dtype)(outputs)
+    return Pretrained(**given, dropout=dropout, freeze=freeze, pooling=pooling, dtype=dtype)(outputs)
 
 
 def _library(name: str) -> Any:

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import html
-import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection
-from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.keys import Keys
 from polyrhythm.data.samples import BagSamples
-from polyrhythm.data.sources.files import content, corrupt, existing
+from polyrhythm.data.sources.posts import Post, posts_of, threads_apart
 
 REFERENCE = 'Reddi et al., "Adaptive Federated Optimization", ICLR 2021 (tag prediction)'
-# Words keep the signs that tell languages apart: c++, c#, asp.net, node.js, objective-c.
-_WORD = re.compile(r"[a-z0-9](?:[a-z0-9+#.\-]*[a-z0-9+#])?")
 
 
 def stackoverflow_tags(
@@ -37,14 +29,15 @@ def stackoverflow_tags(
 ) -> Collection:
     """Questions with several tags: the mean of one-hot words in, one output a tag.
 
-    Reads one JSON object a line (.jsonl or .jsonl.gz) with "title", "tags" (a list, or text as the public dumps have
-    it: c#|winforms, |c#|winforms| or <c#><winforms>) and, if there, "body" or "text" (joined to the title) and "user".
-    Lines without tags (answers) are skipped. Words and tags are the most frequent of the training lines. Columns:
-    "first_tag" (the line's most frequent tag, to make clients with `dirichlet(by="first_tag")`) and, if every line has
-    one, "user" and "site".
+    Reads Stack Exchange's dumps, a folder in which each site's folder has its Posts.xml (`polyrhythm data sites` says
+    where they are), or one JSON object a line (.jsonl or .jsonl.gz) with "title", "tags" (a list, or text as the public
+    dumps have it: c#|winforms, |c#|winforms| or <c#><winforms>) and, if there, "body" or "text" (joined to the title)
+    and "user". Lines without tags (answers) are skipped. Words and tags are the most frequent of the training lines.
+    Columns: "first_tag" (the line's most frequent tag, to make clients with `dirichlet(by="first_tag")`) and, if every
+    line has one, "user" and "site".
 
     Args:
-        path: the file.
+        path: of the file or the folder.
         words: size of the vocabulary, or the words themselves in order; other words are dropped.
         tags: number of tags, or the tags themselves in order; other tags are dropped, and a question left without any
             stays as one with no tag.
@@ -66,24 +59,13 @@ def stackoverflow_tags(
             why="they are the model's inputs and outputs",
             fix="words=10000, tags=500 are the paper's",
         )
-    lines = _lines(existing(path, what="a .jsonl or .jsonl.gz file"), by_user)
+    lines = posts_of(path, by_user=by_user)
     if isinstance(test, (str, Path)):
-        train, tested = lines, _lines(existing(test, what="a .jsonl or .jsonl.gz file"), by_user)
+        train, tested = lines, posts_of(test, by_user=by_user)
     else:
-        check_share("test", test)
-        asked, question = np.unique([line["question"] for line in lines], return_inverse=True)
-        out = held_out(np.zeros(len(asked), dtype=np.int64), None, test, stream(0, "split", "tags"))[question]
-        train = [line for line, held in zip(lines, out, strict=True) if not held]
-        tested = [line for line, held in zip(lines, out, strict=True) if held]
-        if not tested:
-            raise UserError(
-                f"test = {test!r} of {len(lines):,} lines",
-                expected="at least one test line",
-                why="the model is tested on lines that nobody trained on",
-                fix="a larger share, e.g. test=0.5, or a file of its own",
-            )
-    vocabulary = _most_frequent((word for line in train for word in line["words"]), words)
-    kept = _most_frequent((tag for line in train for tag in line["tags"]), tags)
+        train, tested = threads_apart(lines, test)
+    vocabulary = most_frequent((word for line in train for word in line.words), words)
+    kept = most_frequent((tag for line in train for tag in line.tags), tags)
     return Collection(
         name=name,
         task="multilabel",
@@ -97,55 +79,7 @@ def stackoverflow_tags(
     )
 
 
-def _lines(path: Path, by_user: bool) -> list[dict[str, Any]]:
-    read = list(_read(path))
-    places = {_whose(line, "post_id"): place for place, line in enumerate(read) if by_user and line.get("tags")}
-    lines = []
-    for place, line in enumerate(read):
-        if by_user and line.get("user") is None:
-            continue
-        question = places.get(_whose(line, "parent"), place) if by_user and line.get("parent") is not None else place
-        tags = read[question].get("tags")
-        if not tags or not isinstance(tags, (str, list)):
-            continue
-        text = " ".join(str(line[key]) for key in ("title", "body", "text") if line.get(key))
-        keys = {key: line.get(key) for key in ("user", "site")}
-        if by_user and keys["site"] is not None:
-            keys["user"] = f"{keys['site']} {keys['user']}"
-        if known := _tags(tags):
-            lines.append({"words": _WORD.findall(text.lower()), "tags": known, "question": question, **keys})
-    if not lines:
-        raise corrupt(path, "has no line with tags", 'lines like {"title": "...", "tags": ["...", "..."]}')
-    return lines
-
-
-def _whose(line: dict[str, Any], key: str) -> tuple[str, str]:
-    """Which post of which site a line names."""
-    return str(line.get("site")), str(line.get(key))
-
-
-def _read(path: Path) -> Iterable[dict[str, Any]]:
-    """The objects of a file."""
-    for number, raw in enumerate(content(path).splitlines(), start=1):
-        if not raw.strip():
-            continue
-        try:
-            line = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            raise corrupt(path, f"line {number} is not JSON ({error})") from None
-        if isinstance(line, dict):
-            yield line
-
-
-def _tags(given: str | list[Any]) -> list[str]:
-    """The tags of a line, each once. Dumps write them as |c#|winforms|, older ones as <c#><winforms>."""
-    if isinstance(given, str):
-        text = html.unescape(given)
-        given = re.findall(r"<([^<>]+)>", text) if text.lstrip().startswith("<") else text.split("|")
-    return list(dict.fromkeys(tag for tag in (str(tag).strip() for tag in given) if tag))
-
-
-def _most_frequent(items: Iterable[str], number: int | Sequence[str]) -> dict[str, int]:
+def most_frequent(items: Iterable[str], number: int | Sequence[str]) -> dict[str, int]:
     """The `number` most frequent items with their places; ties in order of the alphabet. Or those that are named."""
     if not isinstance(number, int):
         return {item: place for place, item in enumerate(dict.fromkeys(number))}
@@ -153,20 +87,27 @@ def _most_frequent(items: Iterable[str], number: int | Sequence[str]) -> dict[st
     return {item: place for place, (item, _) in enumerate(ranked[:number])}
 
 
-def _samples(lines: Sequence[dict[str, Any]], vocabulary: dict[str, int], tags: dict[str, int]) -> BagSamples:
-    known = [[vocabulary[word] for word in line["words"] if word in vocabulary] for line in lines]
-    targets = np.zeros((len(lines), len(tags)), dtype=np.float32)
-    for row, line in zip(targets, lines, strict=True):
-        row[[tags[tag] for tag in line["tags"] if tag in tags]] = 1.0
+def bags(posts: Sequence[Post], vocabulary: dict[str, int], targets: np.ndarray) -> BagSamples:
+    """Posts as bags of the words of a vocabulary, with targets [n] or [n, C]."""
+    known = [[vocabulary[word] for word in post.words if word in vocabulary] for post in posts]
     offsets = np.concatenate([[0], np.cumsum([len(k) for k in known])])
     flat = np.array([word for k in known for word in k], dtype=np.int64)
     return BagSamples(torch.from_numpy(flat), torch.from_numpy(offsets), torch.from_numpy(targets), len(vocabulary))
 
 
-def _columns(lines: Sequence[dict[str, Any]], tags: dict[str, int]) -> dict[str, Keys]:
-    first = [min(line["tags"], key=lambda tag: tags.get(tag, len(tags))) for line in lines]
-    columns = {"first_tag": Keys.of([tag if tag in tags else "" for tag in first])}
-    for key in ("user", "site"):
-        if all(line[key] is not None for line in lines):
-            columns[key] = Keys.of([str(line[key]) for line in lines])
-    return columns
+def of_whom(posts: Sequence[Post]) -> dict[str, Keys]:
+    """The columns "user" and "site", if every post has one."""
+    columns = {"user": [post.user for post in posts], "site": [post.site for post in posts]}
+    return {name: Keys.of([str(v) for v in values]) for name, values in columns.items() if None not in values}
+
+
+def _samples(lines: Sequence[Post], vocabulary: dict[str, int], tags: dict[str, int]) -> BagSamples:
+    targets = np.zeros((len(lines), len(tags)), dtype=np.float32)
+    for row, line in zip(targets, lines, strict=True):
+        row[[tags[tag] for tag in line.tags if tag in tags]] = 1.0
+    return bags(lines, vocabulary, targets)
+
+
+def _columns(lines: Sequence[Post], tags: dict[str, int]) -> dict[str, Keys]:
+    first = [min(line.tags, key=lambda tag: tags.get(tag, len(tags))) for line in lines]
+    return {"first_tag": Keys.of([tag if tag in tags else "" for tag in first])} | of_whom(lines)

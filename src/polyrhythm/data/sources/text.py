@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -82,13 +82,7 @@ def text(
 
     Reference: the texts' own.
     """
-    if length < 2:
-        raise UserError(
-            f"text: length = {length}",
-            expected="2 or more tokens",
-            why="the second one follows from the first",
-            fix="length=128",
-        )
+    check_length("text", length)
     place = existing(path, what=WHAT)
     written, tested = _read(place, column, client, prompt), list[Written]()
     if isinstance(test, (str, Path)):
@@ -96,7 +90,7 @@ def text(
     else:
         check_share("test", test)
     known = tokenizer_of(tokenizer, (one.prompt + one.text for one in written))
-    rows, test_rows = ([row for one in of for row in _rows(one, known, length)] for of in (written, tested))
+    rows, test_rows = (rows_of(of, known, length) for of in (written, tested))
     if rows and not isinstance(test, (str, Path)):
         groups = np.unique([row.client for row in rows], return_inverse=True)[1]
         out = held_out(groups, None, test, stream(0, "split", "text"), ordered=True)
@@ -105,8 +99,52 @@ def text(
     if not rows or not test_rows:
         raise no_test(f"{place}: {len(rows):,} rows of 2 tokens or more to train on, {len(test_rows):,} to test on")
     named = client or ("client" if place.is_dir() else "")
-    trimmed = tokenizer != CHARACTERS
-    held = [_filled(of, length if not trimmed else None) for of in (rows, test_rows)]
+    filled = length if tokenizer == CHARACTERS else None
+    return collected(rows, test_rows, known, filled, named, name=name or place.stem.split(".")[0] or "text")
+
+
+def check_length(who: str, length: int) -> None:
+    """Goes on if rows of so many tokens have one to be asked for.
+
+    Raises:
+        UserError: they have not.
+    """
+    if length < 2:
+        raise UserError(
+            f"{who}: length = {length}",
+            expected="2 or more tokens",
+            why="the second one follows from the first",
+            fix="length=128",
+        )
+
+
+def rows_of(written: Iterable[Written], known: Tokenizer, length: int) -> list[Row]:
+    """The rows of some texts, in their order."""
+    return [row for one in written for row in _rows(one, known, length)]
+
+
+def collected(
+    rows: Sequence[Row],
+    test_rows: Sequence[Row],
+    known: Tokenizer,
+    length: int | None,
+    named: str,
+    *,
+    name: str,
+    reference: str = "",
+) -> Collection:
+    """A collection of rows; the task is the next token.
+
+    Args:
+        rows: to train on.
+        test_rows: to test on.
+        known: what made the tokens.
+        length: that all rows are filled up to; None fills them up to the longest of a batch.
+        named: column of the clients; "" for none.
+        name: of the collection.
+        reference: who made the data.
+    """
+    held = [_filled(of, length) for of in (rows, test_rows)]
     made = arrays(
         held[0][0],
         held[0][1],
@@ -114,8 +152,9 @@ def text(
         task="next_token",
         columns={named: [row.client for row in rows]} if named else None,
         test_columns={named: [row.client for row in test_rows]} if named else None,
-        padding=Padding(value=0, to="batch") if trimmed else None,
-        name=name or place.stem.split(".")[0] or "text",
+        padding=Padding(value=0, to="batch") if length is None else None,
+        name=name,
+        reference=reference,
         features=known.tokens,
     )
     return replace(made, ordered_by=named)

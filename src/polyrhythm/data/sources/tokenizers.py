@@ -24,10 +24,12 @@ class Tokenizer(NamedTuple):
     Args:
         encode: the tokens of a text, int64 [n]; with True, of one that goes on, which has no mark of its own.
         tokens: what each number stands for.
+        begin: the first tokens of a text, so many at most, with the marks that its model expects at both ends.
     """
 
     encode: Callable[[str, bool], np.ndarray]
     tokens: tuple[str, ...]
+    begin: Callable[[str, int], np.ndarray]
 
 
 def tokenizer_of(name: str, texts: Iterable[str]) -> Tokenizer:
@@ -43,7 +45,11 @@ def tokenizer_of(name: str, texts: Iterable[str]) -> Tokenizer:
     if name == CHARACTERS:
         known = sorted(set().union(*texts) - {UNKNOWN})
         codes = _codes("".join(known))
-        return Tokenizer(lambda text, _: _numbers(codes, _codes(text)), (UNKNOWN, *known))
+        return Tokenizer(
+            lambda text, _: _numbers(codes, _codes(text)),
+            (UNKNOWN, *known),
+            lambda text, most: _numbers(codes, _codes(text[:most])),
+        )
     return _of_folder(Path(name).expanduser())
 
 
@@ -77,7 +83,14 @@ def _of_folder(folder: Path) -> Tokenizer:
     def encode(text: str, goes_on: bool) -> np.ndarray:
         return np.array(made.encode(text, add_special_tokens=not goes_on).ids, dtype=np.int64)
 
-    return Tokenizer(encode, tuple(token for token, _ in known))
+    def begin(text: str, most: int) -> np.ndarray:
+        made.enable_truncation(most)
+        try:
+            return np.array(made.encode(text).ids, dtype=np.int64)
+        finally:
+            made.no_truncation()
+
+    return Tokenizer(encode, tuple(token for token, _ in known), begin)
 
 
 def _codes(text: str) -> np.ndarray:
