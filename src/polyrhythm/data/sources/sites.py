@@ -30,6 +30,7 @@ def sites(
     classes: int = 20,
     tokenizer: str = WORDS,
     words: int = 2_000,
+    common: int = 100,
     length: int = 32,
     test: float = 0.3,
 ) -> Collection:
@@ -48,6 +49,7 @@ def sites(
         tokenizer: "words", the mean of one-hot words, for `logistic` and `mlp`; or a folder with tokenizer.json, such
             as the model's own, for `hf(head=classes)`, which needs the extra `text`.
         words: size of the vocabulary, the most frequent ones of training.
+        common: words left out before, the most frequent of all, such as "the": they tell tags from nothing.
         length: tokens of a post, the first ones.
         test: share of threads that test.
 
@@ -58,12 +60,12 @@ def sites(
     """
     if target not in ("tag", "site"):
         raise unknown("target", target, ["tag", "site"])
-    if classes < 2 or words < 1 or length < 3:
+    if classes < 2 or words < 1 or common < 0 or length < 3:
         raise UserError(
-            f"sites: classes={classes}, words={words}, length={length}",
-            expected="2 classes, 1 word and 3 tokens or more",
+            f"sites: classes={classes}, words={words}, common={common}, length={length}",
+            expected="2 classes, 1 word, 0 common ones and 3 tokens, or more",
             why="they are the model's outputs and inputs, and a tokenizer adds marks at both ends",
-            fix="classes=20, words=2000, length=32",
+            fix="classes=20, words=2000, common=100, length=32",
         )
     train, tested = threads_apart(posts_of(path, by_user=True), test)
     tags = most_frequent((tag for post in train for tag in post.tags), classes)
@@ -90,7 +92,10 @@ def sites(
             reference=REFERENCE,
             features=made.tokens,
         )
-    vocabulary = most_frequent((word for post in train for word in post.words), words)
+    ranked = most_frequent((word for post in train for word in post.words), common + words)
+    vocabulary = {word: place for place, word in enumerate(list(ranked)[common:])}
+    if not vocabulary:
+        raise corrupt(Path(path), f"has no more than {len(ranked):,} words", "more", fix="a smaller common=")
     return Collection(
         name="sites",
         task="classification",
