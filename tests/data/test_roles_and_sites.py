@@ -164,7 +164,7 @@ def test_folders_without_dumps_and_other_letters_are_refused(tmp_path: Path) -> 
 
 def test_a_post_is_of_one_tag_or_one_site(tmp_path: Path) -> None:
     path = lines(tmp_path / "posts.jsonl")
-    by_tag = data.sites(path, classes=2, words=50, test=0.25)
+    by_tag = data.sites(path, classes=2, words=50, common=0, test=0.25)
     assert by_tag.classes == ("hops", "nets")
     assert len(by_tag.train) + len(by_tag.test) == 24
     inputs, targets = by_tag.train.batch(torch.arange(len(by_tag.train)))
@@ -172,12 +172,15 @@ def test_a_post_is_of_one_tag_or_one_site(tmp_path: Path) -> None:
     hops = by_tag.features.index("hops")
     assert [bool(x[hops]) for x in inputs] == [t == 0 for t in targets.tolist()]
     assert set(by_tag.columns["user"].values.tolist()) >= {"beer 0", "ai 2"}
-    by_site = data.sites(path, target="site", words=50, test=0.25)
+    by_site = data.sites(path, target="site", words=50, common=2, test=0.25)
     assert by_site.classes == ("ai", "beer")
     federation = pr.federate(by_tag, data.ByColumn(column="user"), clients=None, seed=0, local_test="natural")
     recipe = pr.fedavg(cohort=3, batch=4, lr=5.0)
     run = pr.run(pr.Experiment(federation=federation, model="logistic", recipe=recipe, rounds=8))
     assert run.history["test_accuracy"].iloc[-1] == 1.0
+    assert not {"hops", "nets"} & set(by_site.features), "the two most frequent words are left out"
+    with pytest.raises(UserError, match="no more than"):
+        data.sites(path, common=1000)
     for wrong in ({"target": "user"}, {"classes": 1}, {"words": 0}, {"length": 2}):
         with pytest.raises(UserError):
             data.sites(path, **wrong)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -274,7 +274,7 @@ def test_less_memory_in_a_step_leaves_an_adapters_run_as_it_was(
 
 def test_the_mean_over_a_texts_own_tokens_goes_into_the_head(folder: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    module = Pretrained(path=str(folder), head="classes", pooling="mean")(3).eval()
+    module: Any = Pretrained(path=str(folder), head="classes", pooling="mean")(3).eval()
     base = transformers.AutoModel.from_pretrained(folder).eval()
     text = torch.tensor([[3, 5, 7]])
     by_hand = base(input_ids=text).last_hidden_state.mean(1) @ module.head.weight.T + module.head.bias
@@ -289,8 +289,9 @@ def test_the_mean_over_a_texts_own_tokens_goes_into_the_head(folder: Path, tmp_p
 
 
 def test_of_a_frozen_base_the_head_alone_learns(folder: Path, tmp_path: Path) -> None:
-    for pooling in ("own", "mean"):
-        about = Pretrained(path=str(folder), head="classes", freeze="base", pooling=pooling)  # type: ignore[arg-type]
+    poolings: tuple[Literal["own", "mean"], ...] = ("own", "mean")
+    for pooling in poolings:
+        about = Pretrained(path=str(folder), head="classes", freeze="base", pooling=pooling)
         module = about(3)
         learns = [name for name, of in module.named_parameters() if of.requires_grad]
         assert {name.split(".")[0] for name in learns} <= {"head", "score"}
