@@ -51,7 +51,7 @@ def _index(pages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield (
         "Each line is a page with the paper's numbers beside ours, what it claims and what came out, what it cost, and "
         "the command that made it. [How to make one](../studies.md), and what the verdicts mean. What nobody has run "
-        'yet stands below, paper by paper. Claims "of ours" are none of the paper and are counted apart. Made by '
+        'yet stands among them. Claims "of ours" are none of the paper and are counted apart. Made by '
         "`python docs/make_results.py` from the pages and the studies."
     )
     yield ""
@@ -161,10 +161,10 @@ def _items(page: Mapping[str, Any]) -> str:
 
 
 def table(pages: Sequence[Mapping[str, Any]]) -> str:
-    """The table of the README: how much of each paper was tried, and how much of it came out."""
+    """The table of the README: how much of each paper was tried, and how much of it came out, where runs are over."""
     columns = []
     for paper in PAPERS:
-        own = [page for page in pages if page["paper"] == paper]
+        own = [page for page in pages if page["paper"] == paper and not page["command"].endswith("--so-far")]
         if own:
             verdicts = [claim["verdict"] for page in own for claim in page["claims"] if not claim.get("ours")]
             average = verdicts.count("holds on average")
