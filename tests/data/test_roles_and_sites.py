@@ -168,7 +168,7 @@ def test_a_post_is_of_one_tag_or_one_site(tmp_path: Path) -> None:
     assert by_tag.classes == ("hops", "nets")
     assert len(by_tag.train) + len(by_tag.test) == 24
     inputs, targets = by_tag.train.batch(torch.arange(len(by_tag.train)))
-    assert inputs.sum(1).tolist() == pytest.approx([1.0] * len(inputs))
+    assert inputs.norm(dim=1).tolist() == pytest.approx([1.0] * len(inputs))
     hops = by_tag.features.index("hops")
     assert [bool(x[hops]) for x in inputs] == [t == 0 for t in targets.tolist()]
     assert set(by_tag.columns["user"].values.tolist()) >= {"beer 0", "ai 2"}

@@ -185,15 +185,16 @@ class BagSamples:
         offsets: [n + 1] int64, text i holds words[offsets[i] : offsets[i + 1]]; a text without known words is all zero.
         targets: [n, C] float32 multi-hot, or [n] int64 classes.
         vocabulary: number of words.
+        unit: scales each text's vector to length 1, in place of the mean.
     """
 
     augmented = False
 
-    def __init__(self, words: Tensor, offsets: Tensor, targets: Tensor, vocabulary: int) -> None:
+    def __init__(self, words: Tensor, offsets: Tensor, targets: Tensor, vocabulary: int, *, unit: bool = False) -> None:
         check_lengths(len(offsets) - 1, len(targets))
         self.shape: tuple[int, ...] = (vocabulary,)
         self.targets = targets
-        self._words, self._offsets = words, offsets
+        self._words, self._offsets, self._unit = words, offsets, unit
 
     __repr__ = _line
 
@@ -210,6 +211,8 @@ class BagSamples:
         inputs = torch.zeros(len(indices), *self.shape)
         cells = rows * self.shape[0] + words
         inputs.view(-1).scatter_add_(0, cells, 1.0 / counts.index_select(0, rows))
+        if self._unit:
+            inputs /= inputs.square().sum(1, keepdim=True).sqrt().clamp(min=1e-12)
         return inputs, self.targets.index_select(0, indices)
 
 

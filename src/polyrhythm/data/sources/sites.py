@@ -46,8 +46,8 @@ def sites(
         path: of the folder or the file.
         target: "tag" or "site".
         classes: tags, the most frequent ones of training.
-        tokenizer: "words", the mean of one-hot words, for `logistic` and `mlp`; or a folder with tokenizer.json, such
-            as the model's own, for `hf(head=classes)`, which needs the extra `text`.
+        tokenizer: "words", how often each stands there, scaled to length 1, for `logistic` and `mlp`; or a folder with
+            tokenizer.json, such as the model's own, for `hf(head=classes)`, which needs the extra `text`.
         words: size of the vocabulary, the most frequent ones of training.
         common: words left out before, the most frequent of all, such as "the": they tell tags from nothing.
         length: tokens of a post, the first ones.
@@ -100,8 +100,8 @@ def sites(
         name="sites",
         task="classification",
         classes=tuple(known),
-        train=bags(train, vocabulary, _numbers(labels, known)),
-        test=bags(tested, vocabulary, _numbers(test_labels, known)),
+        train=bags(train, vocabulary, _numbers(labels, known), unit=True),
+        test=bags(tested, vocabulary, _numbers(test_labels, known), unit=True),
         columns=columns,
         test_columns=test_columns,
         features=tuple(vocabulary),

@@ -87,12 +87,14 @@ def most_frequent(items: Iterable[str], number: int | Sequence[str]) -> dict[str
     return {item: place for place, (item, _) in enumerate(ranked[:number])}
 
 
-def bags(posts: Sequence[Post], vocabulary: dict[str, int], targets: np.ndarray) -> BagSamples:
-    """Posts as bags of the words of a vocabulary, with targets [n] or [n, C]."""
+def bags(posts: Sequence[Post], vocabulary: dict[str, int], targets: np.ndarray, *, unit: bool = False) -> BagSamples:
+    """Posts as bags of the words of a vocabulary, with targets [n] or [n, C]; means, or vectors of length 1."""
     known = [[vocabulary[word] for word in post.words if word in vocabulary] for post in posts]
     offsets = np.concatenate([[0], np.cumsum([len(k) for k in known])])
     flat = np.array([word for k in known for word in k], dtype=np.int64)
-    return BagSamples(torch.from_numpy(flat), torch.from_numpy(offsets), torch.from_numpy(targets), len(vocabulary))
+    return BagSamples(
+        torch.from_numpy(flat), torch.from_numpy(offsets), torch.from_numpy(targets), len(vocabulary), unit=unit
+    )
 
 
 def of_whom(posts: Sequence[Post]) -> dict[str, Keys]:
