@@ -1,12 +1,15 @@
-"""How near a training step of deep networks in PyTorch comes to what the processor can do.
+"""How near a training step of deep networks comes to what the processor can do, in PyTorch and on the native engine.
 
 chrt -r 1 python benchmarks/limit.py [WORK ...]
 
-A step is the bare loop's: forward, loss, backward, plain SGD, on one thread. Beside each, in turn with it, a product of
-two large matrices, which is the most arithmetic that oneDNN gets out of the processor here. `at_most` is how many times
-as fast a step would be in which every product went at that speed and everything else took no time, with as many
-products; `products` is the share of a step's time that products and convolutions take, by torch's profiler. Prints a
-JSON line for each.
+A step of PyTorch is the bare loop's: forward, loss, backward, plain SGD, on one thread. In turn with it a visit on the
+native engine, where that takes the network, and a product of two large matrices in PyTorch. Beside each work,
+`peak.cpp`, compiled here (`CXX`, by default c++), measures what one core multiplies and adds on registers alone and
+what it reads: the roof. `gflops` and `native_gflops` count as many products as PyTorch's counter does, those with the
+zeros around an image among them, which the native engine leaves out where that saves much: so it may stand higher than
+what it multiplies. `vectors_gb_s` is what passes over the parameters alone read and write: weights forward and back,
+the gradient, and the step, six passes in all. `products` is the share of PyTorch's time in products and convolutions,
+by its profiler. Prints a JSON line for each.
 """
 
 from __future__ import annotations
@@ -14,9 +17,13 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import statistics
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +31,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
+import polyrhythm as pr
+from polyrhythm.base.messages import Assignment
+from polyrhythm.core.client import work as visit_of
+from polyrhythm.core.client_state import ClientState
+from polyrhythm.data import ArraySamples, Collection
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.models.catalogue import find
 
 
@@ -50,6 +63,45 @@ WORKS: Mapping[str, Work] = {
 SIDE = 2048
 """Of the matrices."""
 _PRODUCTS = ("mkldnn_convolution", "convolution_backward", "addmm", "aten::mm", "bmm", "mkldnn_rnn_layer")
+
+
+def roof(folder: Path) -> dict[str, float]:
+    """What one core can do, measured now."""
+    program = folder / "peak"
+    if not program.exists():
+        source = Path(__file__).with_name("peak.cpp")
+        options = ["-O3", "-march=native", "-ffp-contract=fast", "-o", str(program)]
+        subprocess.run([os.environ.get("CXX", "c++"), *options, str(source)], check=True)
+    found: dict[str, float] = json.loads(subprocess.run([program], check=True, stdout=subprocess.PIPE).stdout)
+    return found
+
+
+def native(work: Work) -> tuple[Callable[[], None], int] | None:
+    """A visit on the native engine and how many steps it has, or None if it does not take the network."""
+    if len(work.shape) != 3:
+        return None
+    steps = 4
+    held = steps * work.batch
+    torch.manual_seed(1)  # samples for which no rounding decides which pixel a pooling takes: see `engines.proof`
+    samples = ArraySamples(torch.randn(held, *work.shape), torch.arange(held) % work.outputs)
+    classes = tuple(map(str, range(work.outputs)))
+    noise = Collection(name="noise", task="classification", classes=classes, train=samples, test=samples)
+    recipe = pr.fedavg(cohort=1, epochs=1, batch=work.batch, lr=1e-4)
+    model = functools.partial(find(work.model), **work.settings)
+    of = pr.Experiment(federation=pr.federate(noise, pr.data.Iid(), 1, 0), model=model, recipe=recipe, rounds=1)
+    prepared = prepare(of, pr.Execution(engine="native", workers=1))
+    if prepared.chosen.kind != "native":
+        return None
+    engine = prepared.chosen.engine
+    assignment = Assignment(
+        **{"dispatch": 0, "client": 0, "visit": 0, "version": 0, "kind": "train", "total_rounds": 1},
+        **{"recipe": recipe.digest, "weights": engine.initial().weights, "buffers": (), "briefs": {}, "accepted": -1},
+    )
+
+    def visit() -> None:
+        visit_of(recipe, prepared.setup, ClientState(), assignment, prepared.data_of(0), engine)
+
+    return visit, steps
 
 
 def flops(work: Work, step: Callable[[], None]) -> int:
@@ -109,36 +161,47 @@ def share_of_products(step: Callable[[], None]) -> float:
     return float(products / sum(spent.values()))
 
 
-def measured(name: str, seconds: float) -> dict[str, Any]:
+def measured(name: str, seconds: float, folder: Path) -> dict[str, Any]:
     """A line of what is printed."""
     work = WORKS[name]
     step = stepping(work)
-    steps = {"step": step}
+    ways: dict[str, tuple[Callable[[], object], int]] = {"step": (step, 1)}
     if len(work.shape) == 3:
-        steps["channels_last"] = stepping(work, last=True)
+        ways["channels_last"] = stepping(work, last=True), 1
+    if visit := native(work):
+        ways["native"] = visit
     one, two = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
     out = torch.empty(SIDE, SIDE)
+    ways["product"] = (lambda: torch.mm(one, two, out=out)), 1
     counted = flops(work, step)
-    times: dict[str, list[float]] = {key: [] for key in (*steps, "product")}
-    for taken in steps.values():
+    times: dict[str, list[float]] = {key: [] for key in ways}
+    for taken, _ in ways.values():
         taken()
-    torch.mm(one, two, out=out)
+    roofs = [roof(folder)]
     begun = time.perf_counter()
     while time.perf_counter() - begun < seconds or len(times["step"]) < 5:
-        for key, taken in steps.items():
-            times[key].append(took(taken))
-        times["product"].append(took(lambda: torch.mm(one, two, out=out)))
+        for key, (taken, steps) in ways.items():
+            times[key].append(took(taken) / steps)
+    roofs.append(roof(folder))
+    most = {key: max(r[key] for r in roofs) for key in roofs[0]}
     middle = {key: statistics.median(found) for key, found in times.items()}
-    reached, most = counted / middle["step"] / 1e9, 2 * SIDE**3 / middle["product"] / 1e9
+    reached = {key: counted / middle[key] / 1e9 for key in ("step", "native") if key in middle}
+    torch.manual_seed(0)
+    size = sum(
+        p.numel() for p in functools.partial(find(work.model), **work.settings)(work.shape, work.outputs).parameters()
+    )
     return {
         "work": name,
         "batch": work.batch,
         "gflop_a_step": round(counted / 1e9, 2),
-        **{f"{key}_ms": round(1e3 * middle[key], 2) for key in steps},
-        "gflops": round(reached, 1),
-        "most_gflops": round(most, 1),
-        "share_of_most": round(reached / most, 3),
-        "at_most": round(most / reached, 2),
+        **{f"{key}_ms": round(1e3 * middle[key], 2) for key in middle if key != "product"},
+        "gflops": round(reached["step"], 1),
+        **({"native_gflops": round(reached["native"], 1)} if "native" in reached else {}),
+        "product_gflops": round(2 * SIDE**3 / middle["product"] / 1e9, 1),
+        **{f"roof_{key}": value for key, value in most.items()},
+        "share_of_roof": round(reached["step"] / most["gflops"], 3),
+        **({"native_is_faster_by": round(middle["step"] / middle["native"], 2)} if "native" in middle else {}),
+        "vectors_gb_s": round(6 * 4 * size / middle["step"] / 1e9, 1),
         "products": round(share_of_products(step), 3),
     }
 
@@ -149,8 +212,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6.0)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    for name in given.work or WORKS:
-        print(json.dumps(measured(name, given.seconds)), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in given.work or WORKS:
+            print(json.dumps(measured(name, given.seconds, Path(folder))), flush=True)
 
 
 if __name__ == "__main__":

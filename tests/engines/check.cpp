@@ -289,6 +289,30 @@ Program images(Objective objective) {
     return p;
 }
 
+// Convolutions of every stride, without and with taps beside the image, and of enough channels to leave these out.
+Program strides(Objective objective) {
+    Program p(2, 7, 9, 576, objective);
+    p.product(0, 144, 8, {3, 3, 1, 2, 1, 1});  // 8 × 7 × 5
+    p.relu();
+    p.product(160, 320, 5, {2, 2, 1, 1, 0, 0});  // 5 × 6 × 4
+    p.relu();
+    p.product(336, -1, 4, {1, 3, 2, 3, 0, 1});  // 4 × 3 × 2
+    p.relu();
+    p.linear(400, 520, 5);
+    return p;
+}
+
+// More rows and channels than a tile has, on images of four pixels, which are all border.
+Program corners(Objective objective) {
+    Program p(5, 2, 2, 1936, objective);
+    p.product(0, 585, 13, {3, 3, 1, 1, 1, 1});
+    p.relu();
+    p.product(608, 1778, 10, {3, 3, 1, 1, 1, 1});
+    p.relu();
+    p.linear(1792, 1912, 3);
+    return p;
+}
+
 Program rows(Objective objective) {
     Program p(21, 1, 1, 576, objective);
     p.linear(0, 294, 14);
@@ -363,6 +387,10 @@ int main() {
     int faults = faults_of_sums() + faults_of_differences();
     const Objective classes{Loss::cross_entropy, 0, 1}, smoothed{Loss::cross_entropy, 0.2f, 1};
     const Objective tags{Loss::binary_cross_entropy, 0, 0.25f};
+    for (const int batch : {3, 16, 26}) {
+        faults += faults_of({"strides", strides(classes), batch, false});
+        faults += faults_of({"corners", corners(classes), batch, false});
+    }
     for (const int batch : {1, 16, 37}) {
         faults += faults_of({"images", images(smoothed), batch, false});
         faults += faults_of({"tags of images", images(tags), batch, true});

@@ -39,7 +39,7 @@ def build(folder: Path, sets: dict[str, list[str]], *options: str, source: Path 
         subprocess.run([*common, *flags, *kernels, "-c", "-o", objects[-1]], check=True)
     define = ["-DPOLYRHYTHM_X86"] if len(sets) > 1 else []
     program = folder / "check"
-    sources = [str(source / "program.cpp"), str(source / "rounds.cpp"), str(CHECK)]
+    sources = [*(str(source / name) for name in ("plan.cpp", "program.cpp", "rounds.cpp")), str(CHECK)]
     subprocess.run([*common, *define, *sources, *objects, "-o", str(program)], check=True)
     return program
 
@@ -60,7 +60,7 @@ MUTANTS = {
     "relu lets through": ("kernels.cpp", "where(~(load(values + i) <= V{}), load(gradient + i))", "load(gradient + i)"),
     "any first place": ("kernels.cpp", "open & ((v == most) | (v != v))", "open"),
     "average is a sum": ("kernels.cpp", "sum * all(p.share[w])", "sum"),
-    "one block's inputs": ("kernels.cpp", "samples + long(first) * pitch", "samples"),
+    "one block's inputs": ("kernels.cpp", "samples + int64_t(first) * pitch", "samples"),
     "rows turned wrongly": ("kernels.cpp", "__builtin_shufflevector(b, d, 0, 1, 4, 5)", "b"),
     "tail forgotten": ("kernels.cpp", "std::memcpy(to, &sum[r][c], 4 * left);", "(void)to;"),
     "another tree": (
@@ -71,7 +71,7 @@ MUTANTS = {
     "the end of a sum lost": ("kernels.cpp", "while (top > 1) join();", "while (top > 2) join();"),
     "stepped too early": (
         "rounds.cpp",
-        "k_.input_gradient(t.product, pass.weights + layer.weights, dout, din, blocks);\n",
+        "if (i > lowest) input_gradient(layer, int(i), pass.weights, count);\n",
         "\n",
     ),
     "gradients of the last batch stay": ("rounds.cpp", "std::fill_n(din, size, 0.0f)", "std::fill_n(din, 0, 0.0f)"),
@@ -102,6 +102,10 @@ MUTANTS = {
         "order[first + lane] * map.features() : blank_",
         "order[lane] * map.features() : blank_",
     ),
+    "a remainder of another": ("plan.cpp", "x % w.across * each", "x % w.across"),
+    "a border left out too early": ("plan.cpp", "w.above + in.height - row", "w.above + in.height - 1 - row"),
+    "neighbours look alike": ("plan.cpp", "w.beside - last * w.across", "w.beside - first * w.across"),
+    "one channel after another": ("convolutions.h", "p.tap[tap] + row * channel", "p.tap[tap]"),
     "no halo": ("program.h", "padded(c, y + above, x + beside)", "padded(c, y, x)"),
 }
 

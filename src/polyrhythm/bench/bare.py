@@ -91,6 +91,16 @@ def alexnet() -> nn.Module:
     )
 
 
+def vgg11() -> nn.Module:
+    layers: list[nn.Module] = []
+    channels = 3
+    for width in (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0):  # 0 is a pooling
+        layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()] if width else [nn.MaxPool2d(2)]
+        channels = width or channels
+    layers += [nn.Flatten(), nn.Dropout(0.05), nn.Linear(512, 512), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Dropout(0.05), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+
+
 def resnet9() -> nn.Module:
     def block(inputs: int, outputs: int, *pool: nn.Module) -> nn.Module:
         return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.GroupNorm(16, outputs), nn.ReLU(), *pool)
@@ -135,6 +145,11 @@ WORKS = {
         name="resnet9", model=resnet9, shape=(3, 32, 32), clients=10, samples=100, cohort=2, batch=50, lr=0.01
     ),
     "alexnet-fmnist": Work(name="alexnet", model=alexnet, shape=(1, 32, 32), clients=20, samples=100, draws=True),
+    "vgg11-cifar10": Work(
+        name="vgg11",
+        model=vgg11,
+        **{"shape": (3, 32, 32), "clients": 20, "samples": 64, "batch": 16, "lr": 0.01, "draws": True},  # type: ignore[arg-type]
+    ),
     "lstm-shakespeare": Work(
         name="char-lstm",
         settings={"hidden": 64},

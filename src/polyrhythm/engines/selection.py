@@ -47,9 +47,8 @@ from polyrhythm.models.calling import structure_taken
 from polyrhythm.models.task import Task
 
 AnyEngine = TorchEngine | NativeEngine | StackedEngine
-LANES = 16  # samples that the native engine computes side by side
-WORTHWHILE = 8  # samples in a batch: with fewer, more than half of the lanes stand idle
-BROAD = 10_000_000  # products of a convolution for one sample: from there on torch's kernels are as fast
+WORTHWHILE = 8  # samples in a batch: with fewer, linear layers leave more than half of the lanes idle
+BROAD = 32_000_000  # products of a convolution for one sample: from there on torch's kernels are as fast
 
 
 @final
@@ -135,7 +134,7 @@ def choose(asked: Asked, work: Work) -> Chosen:
                 _fills_lanes(work.batch)  # before the module is read, which takes longest
             chosen = _MAKERS[kind](work)
             if asked == "auto" and isinstance(chosen.engine, NativeEngine):
-                _worthwhile(chosen.engine, work.batch)
+                _worthwhile(chosen.engine)
             _prove(chosen.engine, work)
             return chosen if exact else _short(chosen, work.precision)
         except Unsupported as reason:
@@ -220,20 +219,10 @@ def _fills_lanes(batch: int) -> None:
         raise Unsupported(f"batches of {batch} leave most of its lanes idle")
 
 
-def _worthwhile(engine: NativeEngine, batch: int) -> None:
+def _worthwhile(engine: NativeEngine) -> None:
     """Refuses models in which it is no faster than torch."""
-    if (most := _products(engine.program)) >= broad(batch):
+    if (most := _products(engine.program)) >= BROAD:
         raise Unsupported(f"a convolution makes {most:,} products for a sample, for which torch is as fast")
-
-
-def broad(batch: int) -> float:
-    """Products of a convolution for one sample from which torch's kernels are as fast, for batches of that size.
-
-    What idle lanes cost counts in full for large convolutions, where for small ones torch wastes as much; by
-    measurement the square of the share in use is about right.
-    """
-    in_use = batch / (LANES * -(-batch // LANES))
-    return BROAD * in_use**2
 
 
 def _products(program: Program) -> int:

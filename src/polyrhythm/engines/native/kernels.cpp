@@ -21,7 +21,6 @@ namespace {
 constexpr int PARTS = LANES / WIDTH;         // registers in a column
 constexpr int WIDE = WIDTH == 16 ? 4 : 2;    // registers side by side in a tile: 6 × 4 sums, or 6 × 2, stay in registers
 constexpr int ROWS = 6;                      // rows of a tile
-constexpr int TALL = 12;                     // rows of a tile that is one register wide, enough to hide the latency
 constexpr int GROUP = 4;                     // columns whose gradients are added up before those of the next
 
 template <int N>
@@ -286,6 +285,8 @@ void to_rows(const float* in, const int* tap, int taps, float* rows, int pitch) 
     for (; t < taps; ++t)
         for (int lane = 0; lane < LANES; ++lane) rows[int64_t(lane) * pitch + t] = in[tap[t] + lane];
 }
+
+#include "convolutions.h"
 
 // A NaN is not <= 0 and stays, in the value and in the gradient, as in torch.
 void relu(float* values, int64_t size) {
@@ -665,11 +666,17 @@ extern const Kernels JOINED(kernels_, POLYRHYTHM_KERNELS) = {
     QUOTED(POLYRHYTHM_KERNELS),
     to_lanes,
     to_rows,
+    pack,
+    unpack,
     forward,
     input_gradient,
     weight_gradient,
     row_gradient,
     bias_gradient,
+    packed_input_gradient,
+    sparse_forward,
+    sparse_input_gradient,
+    sparse_weight_gradient,
     weight_squares,
     bias_squares,
     relu,

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 constexpr int LANES = 16;
+constexpr int TALL = 12;  // rows of a tile that is one register wide, enough to hide the latency
 
 // What learns: weights [rows, taps] times a matrix [taps, columns] that is never built.
 //
@@ -25,6 +26,32 @@ struct Product {
     const int* column;  // [blocks * columns] where each column's window begins in the input
     const int* place;   // [blocks * columns] where each column's outputs lie in the output
     int plane;          // floats from one row of outputs to the next
+};
+
+// Which taps of a convolution are looked at, where those beside the image are left out. Columns that look at the same
+// taps are of one kind; `window` taps belong to each channel, and each of these is looked at by some columns.
+struct Sparse {
+    int channels, window;
+    int kinds;
+    const int* members;  // [kinds + 1] where the columns of each kind begin
+    const int* member;   // columns, kind by kind
+    const int* looks;    // [kinds + 1] where the taps of each kind begin
+    const int* look;     // taps, kind by kind
+    const int* at;       // where in a window these are
+    const int* seen;     // [window + 1] where the columns that look at each begin
+    const int* run;      // columns, tap by tap of a channel
+    float* panel;        // [window, rows, TALL] room for the weights of some channels
+};
+
+// Numbers of samples in blocks, and the same without idle lanes: `spot` is where those of a pixel begin, one sample
+// after the other. Spots ascend, since a whole register is written to each.
+struct Pack {
+    int channels, pixels;  // of one channel
+    const int* lane;       // [pixels] where a pixel lies in the first block
+    const int* spot;       // [pixels] where it lies packed
+    int from_lane, from_spot;  // floats from one channel to the next
+    int blocks, block;         // and floats of a block
+    int last;                  // lanes of the last block that are not idle
 };
 
 // What pools: each window is a list of places, tap[first[i]] to tap[first[i + 1] - 1]. Padding is not in the list.
@@ -64,6 +91,9 @@ struct Kernels {
     void (*to_lanes)(const float* const* samples, int features, const int* place, float* out);
     void (*to_rows)(const float* in, const int* tap, int taps, float* rows, int pitch);
 
+    void (*pack)(const Pack&, const float* blocks, float* packed);
+    void (*unpack)(const Pack&, const float* packed, float* blocks);
+
     void (*forward)(const Product&, const float* weights, const float* bias, const float* in, float* out, int blocks);
     void (*input_gradient)(const Product&, const float* weights, const float* dout, float* din, int blocks);
     void (*weight_gradient)(const Product&, const float* in, const float* dout, float* dweights, int blocks);
@@ -71,6 +101,14 @@ struct Kernels {
         const Product&, const float* samples, int pitch, const float* dout, int count, int row, int rows,
         float* dweights);
     void (*bias_gradient)(const Product&, const float* dout, float* dbias, int blocks);
+    void (*packed_input_gradient)(
+        const Product&, int channels, const float* weights, const float* dout, float* din);
+    void (*sparse_forward)(
+        const Product&, const Sparse&, const float* weights, const float* bias, const float* in, float* out);
+    void (*sparse_input_gradient)(
+        const Product&, const Sparse&, const float* weights, const float* dout, float* din);
+    void (*sparse_weight_gradient)(
+        const Product&, const Sparse&, const float* in, const float* dout, float* dweights);
     double (*weight_squares)(const Product&, const float* in, const float* dout, int blocks);
     double (*bias_squares)(const Product&, const float* dout, int blocks);
 

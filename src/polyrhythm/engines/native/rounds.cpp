@@ -12,16 +12,12 @@ namespace {
 
 constexpr int ROWS = 6;  // rows of a linear layer whose gradient is taken, and may be stepped, together
 
+constexpr size_t PLANS = 4;  // sizes of batches whose plans are kept
+
 constexpr int AT_ONCE = 128;  // samples of a pass over many: few enough to stay near the processor
 
 int blocks_of(int count) { return (count + LANES - 1) / LANES; }
 int whole_blocks(int count) { return blocks_of(count) * LANES; }
-
-float* aligned(std::vector<float>& room, size_t floats) {
-    room.assign(floats + 16, 0.0f);
-    const auto at = reinterpret_cast<uintptr_t>(room.data());
-    return reinterpret_cast<float*>((at + 63) & ~uintptr_t(63));
-}
 
 // splitmix64: a well-mixed number for each name.
 uint64_t mixed(uint64_t x) {
@@ -96,7 +92,7 @@ void Rounds::make_room(int batch) {
     for (const Map& map : maps)
         if (int64_t(map.floats()) * blocks > INT32_MAX) throw std::length_error("a batch this large has no room");
 
-    place_.clear(), packed_.clear(), tables_.clear(), room_.clear(), values_.clear(), gradients_.clear();
+    place_.clear(), packed_.clear(), tables_.clear(), plans_.clear(), room_.clear(), values_.clear(), gradients_.clear();
     int most = 0;
     for (const Map& map : maps) {
         place_.emplace_back();
@@ -133,6 +129,27 @@ void Rounds::make_room(int batch) {
     }
     gradient_ = aligned(room_[2 * maps.size()], program_.size);
     rows_ = aligned(room_[2 * maps.size() + 1], rows);
+}
+
+// How the convolutions are computed for a batch of that size: first of all plans.
+void Rounds::lay_out(int count) {
+    const auto known = std::find_if(plans_.begin(), plans_.end(), [&](const auto& p) { return p.first == count; });
+    if (known != plans_.end()) {
+        std::rotate(plans_.begin(), known, known + 1);
+        return;
+    }
+    if (plans_.size() == PLANS) plans_.pop_back();
+    plans_.emplace(plans_.begin(), count, std::vector<std::unique_ptr<Plan>>(tables_.size()));
+    for (size_t i = 0; i < tables_.size(); ++i) {
+        const Layer& layer = program_.layers[i];
+        const Product& p = tables_[i].product;
+        if (layer.kind != Kind::product || p.columns == 1) continue;
+        auto& plan = plans_[0].second[i];
+        plan = std::make_unique<Plan>(program_.maps[layer.in], program_.maps[layer.out], layer.window, p, count);
+        if (!plan->packed) continue;
+        packed_in_ = aligned(room_in_, std::max(room_in_.size(), size_t(plan->in_floats)));
+        packed_out_ = aligned(room_out_, std::max(room_out_.size(), size_t(plan->out_floats)));
+    }
 }
 
 // Which parameters no step touches; none of them has a gradient until this is called again.
@@ -246,6 +263,7 @@ void Rounds::back(const float* weights, const std::vector<Tap>& more, float* gra
     const Alone alone(busy_);
     if (!count_) throw std::logic_error("no batch is half way");
     pass_.weights = weights;
+    lay_out(count_);
     Use use;
     std::swap(gradient, gradient_);
     backward(pass_, count_, more, nullptr, use);
@@ -255,6 +273,7 @@ void Rounds::back(const float* weights, const std::vector<Tap>& more, float* gra
 
 // The batch's samples into the lanes of the first map.
 void Rounds::read(const Samples& samples, int count) {
+    lay_out(count);
     const Map& map = program_.maps[0];
     const float* rows[LANES];
     for (int first = 0; first < count; first += LANES) {
@@ -263,6 +282,55 @@ void Rounds::read(const Samples& samples, int count) {
                 first + lane < count ? samples.inputs + samples.order[first + lane] * map.features() : blank_.data();
         k_.to_lanes(rows, map.features(), place_[0].data(), values_[0] + int64_t(first / LANES) * map.floats());
     }
+}
+
+// What a layer that learns makes of its inputs.
+void Rounds::product(const Layer& layer, int index, const float* weights, int count) {
+    const float *in = values_[layer.in], *bias = layer.bias < 0 ? nullptr : weights + layer.bias;
+    float* out = values_[layer.out];
+    weights += layer.weights;
+    Plan* plan = plans_[0].second[index].get();
+    if (!plan) return k_.forward(tables_[index].product, weights, bias, in, out, blocks_of(count));
+    if (plan->packed) {
+        k_.pack(plan->inputs, in, plan->in);
+        in = plan->in, out = packed_out_;
+    }
+    if (plan->sparse)
+        k_.sparse_forward(plan->product, plan->taps, weights, bias, in, out);
+    else
+        k_.forward(plan->product, weights, bias, in, out, 1);
+    if (plan->packed) k_.unpack(plan->outputs, out, values_[layer.out]);
+}
+
+// The gradient of its inputs, from that of its outputs, which is kept packed for that of its weights.
+void Rounds::input_gradient(const Layer& layer, int index, const float* weights, int count) {
+    const float* dout = gradients_[layer.out];
+    float* din = gradients_[layer.in];
+    weights += layer.weights;
+    Plan* plan = plans_[0].second[index].get();
+    if (!plan) return k_.input_gradient(tables_[index].product, weights, dout, din, blocks_of(count));
+    if (plan->packed) {
+        dout = plan->dout, din = packed_in_;
+        std::fill_n(din, plan->in_floats, 0.0f);
+    }
+    if (plan->sparse)
+        k_.sparse_input_gradient(plan->product, plan->taps, weights, dout, din);
+    else if (plan->packed)
+        k_.packed_input_gradient(plan->product, program_.maps[layer.in].channels, weights, dout, din);
+    else
+        k_.input_gradient(plan->product, weights, dout, din, 1);
+    if (plan->packed) k_.unpack(plan->inputs, din, gradients_[layer.in]);
+}
+
+// The gradient of a convolution's weights.
+void Rounds::weight_gradient(const Layer& layer, int index, float* gradient) {
+    const Plan& plan = *plans_[0].second[index];
+    const float* in = plan.packed ? plan.in : values_[layer.in];
+    const float* dout = plan.packed ? plan.dout : gradients_[layer.out];
+    if (plan.sparse)
+        k_.sparse_weight_gradient(plan.product, plan.taps, in, dout, gradient);
+    else
+        k_.weight_gradient(plan.product, in, dout, gradient, 1);
 }
 
 // Through the first `layers` layers; on the way, taps are filled, and what a contrast is about is kept.
@@ -282,11 +350,7 @@ void Rounds::forward(const Pass& pass, int count, const std::vector<Tap>& taps, 
         float *in = values_[layer.in], *out = values_[layer.out];
         const int64_t size = int64_t(program_.maps[layer.in].floats()) * blocks;
         switch (layer.kind) {
-            case Kind::product: {
-                const float* bias = layer.bias < 0 ? nullptr : pass.weights + layer.bias;
-                k_.forward(t.product, pass.weights + layer.weights, bias, in, out, blocks);
-                break;
-            }
+            case Kind::product: product(layer, int(i), pass.weights, count); break;
             case Kind::relu: k_.relu(in, size); break;
             case Kind::dropout:
                 if (!pass.still) k_.drop(drop(layer, int(i), pass), in, size);
@@ -344,7 +408,9 @@ void Rounds::backward(
         if (layer.in != layer.out && i > lowest) std::fill_n(din, size, 0.0f);
         switch (layer.kind) {
             case Kind::product:
-                if (i > lowest) k_.input_gradient(t.product, pass.weights + layer.weights, dout, din, blocks);
+                if (Plan* plan = plans_[0].second[i].get(); plan && plan->packed)
+                    k_.pack(plan->outputs, dout, plan->dout);
+                if (i > lowest) input_gradient(layer, int(i), pass.weights, count);
                 if (!learns(i)) break;
                 if (use.single)
                     single_squares(layer, int(i), blocks, use);
@@ -386,7 +452,7 @@ void Rounds::product_gradient(const Layer& layer, int index, int count, Use& use
             use_it(gradient, offset, int64_t(here) * p.taps);
         }
     } else {
-        k_.weight_gradient(p, in, dout, gradient_ + layer.weights, blocks);
+        weight_gradient(layer, index, gradient_ + layer.weights);
         use_it(gradient_ + layer.weights, layer.weights, int64_t(p.rows) * p.taps);
     }
     if (layer.bias < 0 || still_bias_[index]) return;

@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "plan.h"
 #include "program.h"
 
 // What a pass reads: some of the samples that are held.
@@ -103,11 +105,15 @@ private:
     struct Tables;
 
     void make_room(int batch);
+    void lay_out(int count);
     void hold(const int64_t* held, int64_t holds);
     void read(const Samples& samples, int count);
     void forward(const Pass& pass, int count, const std::vector<Tap>& taps, size_t layers, int kept = -1);
     void loss(const Samples& samples, int count, float share, float smoothing, Done& done);
     void backward(const Pass& pass, int count, const std::vector<Tap>& more, const Contrast* contrast, Use& use);
+    void product(const Layer& layer, int index, const float* weights, int count);
+    void input_gradient(const Layer& layer, int index, const float* weights, int count);
+    void weight_gradient(const Layer& layer, int index, float* gradient);
     void product_gradient(const Layer& layer, int index, int count, Use& use);
     void single_squares(const Layer& layer, int index, int blocks, Use& use);
     void step_all(const Update& update);
@@ -123,6 +129,10 @@ private:
     std::vector<std::vector<int>> place_;          // of each feature of each map
     std::vector<int> packed_;                      // of features side by side
     std::vector<Tables> tables_;                   // one a layer
+    // Of some sizes of batches, the last one used first: of each layer, how a convolution is computed, else null.
+    std::vector<std::pair<int, std::vector<std::unique_ptr<Plan>>>> plans_;
+    std::vector<float> room_in_, room_out_;
+    float *packed_in_ = nullptr, *packed_out_ = nullptr;  // numbers on their way
     std::vector<char> still_weights_, still_bias_; // of each layer, whether they are held
     std::vector<std::vector<float>> room_;         // what the pointers below point into
     std::vector<float*> values_, gradients_;       // one a map

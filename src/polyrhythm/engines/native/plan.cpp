@@ -1,0 +1,112 @@
+#include "plan.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace {
+
+constexpr int FEW = 4;              // channels, of which fewer leave most of a tile of one place of the window empty
+constexpr double WORTHWHILE = 0.9;  // of all work: what leaves out, or packs, does no more than that of it
+
+int whole(int floats) { return (floats + LANES - 1) / LANES * LANES; }
+
+}  // namespace
+
+bool Plan::Look::operator<(const Look& other) const {
+    return std::tie(top, bottom, left, right) < std::tie(other.top, other.bottom, other.left, other.right);
+}
+
+Plan::Look Plan::look(const Map& in, const Window& w, int row, int first, int last) {
+    return {std::max(0, w.above - row * w.down), std::min(w.height, w.above + in.height - row * w.down),
+            std::max(0, w.beside - last * w.across), std::min(w.width, w.beside + in.width - first * w.across)};
+}
+
+Plan::Plan(const Map& in, const Map& out, const Window& window, const Product& blocks, int count)
+    : product(blocks) {
+    const int used = (count + LANES - 1) / LANES, row = whole(out.width * count) / LANES;
+    std::vector<Look> looks, packed_looks;
+    for (int n = 0; n < used; ++n)
+        for (int y = 0; y < out.height; ++y)
+            for (int x = 0; x < out.width; ++x) looks.push_back(look(in, window, y, x, x));
+    for (int y = 0; y < out.height; ++y)
+        for (int k = 0; k < row; ++k)
+            packed_looks.push_back(look(in, window, y, k * LANES / count,
+                                        std::min(out.width - 1, (k * LANES + LANES - 1) / count)));
+
+    const int places = window.height * window.width;
+    const auto cost = [&](const std::vector<Look>& of) {
+        int64_t all = 0;
+        for (const Look& l : of) all += int64_t(std::max(0, l.bottom - l.top)) * std::max(0, l.right - l.left);
+        const int64_t full = int64_t(of.size()) * places;
+        const bool few = in.channels < FEW || double(all) > WORTHWHILE * double(full);
+        return std::make_pair(few ? full : all, !few);
+    };
+    const auto [plain, plain_sparse] = cost(looks);
+    const auto [dense, dense_sparse] = cost(packed_looks);
+    packed = double(dense) <= WORTHWHILE * double(plain);
+    sparse = packed ? dense_sparse : plain_sparse;
+    product.columns *= used;
+    if (packed) pack(in, out, window, count);
+    if (sparse) leave_out(in, window, packed ? packed_looks : looks);
+}
+
+// Packed inputs: of each channel and row, and of each remainder of a column by the stride, the columns one after the
+// other, so that neighbours in a row of outputs look at neighbours. Packed outputs: each row begins on a new sixteen.
+void Plan::pack(const Map& in, const Map& out, const Window& w, int count) {
+    const int each = (in.columns() + w.across - 1) / w.across, line = each * w.across * count;
+    const auto spot = [&](int y, int x) { return y * line + (x % w.across * each + x / w.across) * count; };
+    for (int y = 0; y < in.rows(); ++y)
+        for (int rest = 0; rest < w.across; ++rest)
+            for (int x = rest; x < in.columns(); x += w.across)
+                in_lane_.push_back(in.padded(0, y, x)), in_spot_.push_back(spot(y, x));
+    const int row = whole(out.width * count), plane = out.height * row;
+    for (int y = 0; y < out.height; ++y)
+        for (int x = 0; x < out.width; ++x)
+            out_lane_.push_back(out.inside(0, y, x)), out_spot_.push_back(y * row + x * count);
+
+    const int channel = in.rows() * line;
+    for (int c = 0; c < in.channels; ++c)
+        for (int y = 0; y < w.height; ++y)
+            for (int x = 0; x < w.width; ++x) tap_.push_back(c * channel + spot(y, x));
+    for (int y = 0; y < out.height; ++y)
+        for (int at = 0; at < row; at += LANES)
+            column_.push_back(y * w.down * line + at), place_.push_back(y * row + at);
+    product = {product.rows, product.taps, int(column_.size()), tap_.data(), column_.data(), place_.data(), plane};
+
+    const int used = (count + LANES - 1) / LANES, last = count - (used - 1) * LANES;
+    inputs = {in.channels, int(in_lane_.size()), in_lane_.data(), in_spot_.data(), in.rows() * in.columns() * LANES,
+              channel, used, in.floats(), last};
+    outputs = {out.channels, int(out_lane_.size()), out_lane_.data(), out_spot_.data(),
+               out.rows() * out.columns() * LANES, plane, used, out.floats(), last};
+    // The last sums of a row may look beyond the last column, and a register is written beyond the last sample.
+    in_floats = int64_t(in.channels) * channel + 2 * LANES;
+    out_floats = int64_t(out.channels) * plane + LANES;
+    this->in = aligned(room_in_, in_floats), dout = aligned(room_dout_, out_floats);
+}
+
+void Plan::leave_out(const Map& in, const Window& w, const std::vector<Look>& looks) {
+    const int places = w.height * w.width;
+    std::map<Look, std::vector<int>> kinds;
+    for (size_t run = 0; run < looks.size(); ++run) kinds[looks[run]].push_back(int(run));
+    members_.push_back(0), looks_.push_back(0);
+    for (const auto& [l, runs] : kinds) {
+        member_.insert(member_.end(), runs.begin(), runs.end());
+        for (int c = 0; c < in.channels; ++c)
+            for (int y = l.top; y < l.bottom; ++y)
+                for (int x = l.left; x < l.right; ++x) look_.push_back(c * places + y * w.width + x);
+        members_.push_back(int(member_.size())), looks_.push_back(int(look_.size()));
+    }
+    for (int t : look_) at_.push_back(product.tap[t]);
+    seen_.push_back(0);
+    for (int y = 0; y < w.height; ++y)
+        for (int x = 0; x < w.width; ++x) {
+            for (size_t run = 0; run < looks.size(); ++run) {
+                const Look& l = looks[run];
+                if (l.top <= y && y < l.bottom && l.left <= x && x < l.right) run_.push_back(int(run));
+            }
+            seen_.push_back(int(run_.size()));
+        }
+    taps = {in.channels, places, int(kinds.size()), members_.data(), member_.data(), looks_.data(),
+            look_.data(), at_.data(), seen_.data(), run_.data(), aligned(panel_, size_t(places) * product.rows * TALL)};
+}
