@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -183,6 +184,15 @@ def test_a_budget_pays_for_rounds_by_what_they_cost() -> None:
     free = names.fleet("uniform | energy(joules_per_flop=0, joules_per_byte=0)")
     with pytest.raises(UserError, match="of which a round costs nothing"):
         pr.advise(experiment(fleet=free), "joules=3")
+
+
+def test_a_slow_machine_counts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a budget pays for is that of the rungs, too: a try that goes on elsewhere has to find the same rounds."""
+    some = experiment(fleet=names.fleet("phones"))
+    here = pr.advise(some, "time=20000").situation.rounds
+    minutes = itertools.count(step=60)
+    monkeypatch.setattr("polyrhythm.experiments.dry_run.time.perf_counter", lambda: float(next(minutes)))
+    assert pr.advise(some, "time=20000").situation.rounds == here > 30
 
 
 def test_where_the_evidence_does_not_reach_it_says_so() -> None:

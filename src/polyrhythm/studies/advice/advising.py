@@ -47,8 +47,8 @@ METHODS: Mapping[str, str] = {
     "Curriculum": "curriculum_fl(score=local, cohort={cohort}, {local})",
 }
 """The recipes that were compared, as an experiment file has them; `local` is what all of them do at a client."""
-_WITHIN = 2.0  # seconds that counting what a recipe costs may take
-_ROUNDS = 30  # of which that is counted at most
+_VISITS = 6_000  # that are counted at most to know what a recipe costs; not seconds, so that all machines count alike
+_ROUNDS = 30  # by which that is foreseen
 
 
 @final
@@ -270,7 +270,7 @@ def rounds_within(experiment: Experiment, budget: Budget, amount: float, executi
     Raises:
         UserError: not for one; or it costs nothing of what the budget is of.
     """
-    dry = dry_run(prepare(replace(experiment, rounds=_ROUNDS, until=Until()), execution), within=_WITHIN)
+    dry = _counted(experiment, _ROUNDS, execution)
     each = budget.spent(dry) / max(1, dry.versions)
     if each <= 0.0:
         raise UserError(
@@ -282,9 +282,9 @@ def rounds_within(experiment: Experiment, budget: Budget, amount: float, executi
             else "give a budget of something else",
         )
     rounds = int(amount / each + 1e-9)
-    while rounds:  # not all cost the same, as where the last of a sweep is smaller
-        dry = dry_run(prepare(replace(experiment, rounds=rounds, until=Until()), execution), within=_WITHIN)
-        if not dry.whole or budget.spent(dry) <= amount * (1 + 1e-9):
+    while 0 < rounds <= _countable(experiment):  # not all cost the same, as where the last of a sweep is smaller
+        dry = _counted(experiment, rounds, execution)
+        if budget.spent(dry) <= amount * (1 + 1e-9):
             break
         rounds -= max(1, int((budget.spent(dry) - amount) / each))
     if rounds < 1:
@@ -295,6 +295,16 @@ def rounds_within(experiment: Experiment, budget: Budget, amount: float, executi
             fix=f"a larger budget: {budget.resource}={each * 10:.2g} is ten rounds",
         )
     return rounds
+
+
+def _counted(experiment: Experiment, rounds: int, execution: Execution) -> DryRun:
+    """A dry run of so many rounds, or of as many as are counted at most."""
+    least = min(rounds, _countable(experiment))
+    return dry_run(prepare(replace(experiment, rounds=least, until=Until()), execution))
+
+
+def _countable(experiment: Experiment) -> int:
+    return max(1, _VISITS // experiment.recipe.cohort)
 
 
 def _notes(experiment: Experiment, near: list[tuple[float, Tried]], of: Situation) -> Iterator[str]:
