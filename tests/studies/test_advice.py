@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from pathlib import Path
@@ -14,10 +13,11 @@ import pytest
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
 from polyrhythm.config import names
+from polyrhythm.experiments.dry_run import dry_run
 from polyrhythm.report.markdown import escaped
 from polyrhythm.results import Run
 from polyrhythm.runs.paired import difference
-from polyrhythm.studies.advice import judging
+from polyrhythm.studies.advice import advising, judging
 from polyrhythm.studies.advice.advising import METHODS, Budget, local_settings, made
 from polyrhythm.studies.advice.evidence import FIRST, RESOURCES, Tried, evidence, nearest, standings, tried
 from polyrhythm.studies.advice.page import told
@@ -187,12 +187,18 @@ def test_a_budget_pays_for_rounds_by_what_they_cost() -> None:
 
 
 def test_a_slow_machine_counts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a budget pays for is that of the rungs, too: a try that goes on elsewhere has to find the same rounds."""
-    some = experiment(fleet=names.fleet("phones"))
-    here = pr.advise(some, "time=20000").situation.rounds
-    minutes = itertools.count(step=60)
-    monkeypatch.setattr("polyrhythm.experiments.dry_run.time.perf_counter", lambda: float(next(minutes)))
-    assert pr.advise(some, "time=20000").situation.rounds == here > 30
+    """Costs are counted by visits, not until some time is over: a try that goes on elsewhere finds the same rounds."""
+    asked = list[tuple[int | None, dict[str, Any]]]()
+
+    def counted(prepared: Any, **limits: Any) -> Any:
+        asked.append((prepared.experiment.rounds, limits))
+        return dry_run(prepared, **limits)
+
+    monkeypatch.setattr(advising, "dry_run", counted)
+    assert pr.advise(experiment(), "updates=1e6").situation.rounds == 333_333
+    assert asked == [(30, {})]
+    pr.advise(experiment(), "updates=120")
+    assert asked[1:] == [(30, {}), (40, {})]
 
 
 def test_where_the_evidence_does_not_reach_it_says_so() -> None:
