@@ -22,6 +22,7 @@ from torch import nn
 
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
+from polyrhythm.config import names as names_in_text
 from polyrhythm.deployment.federating import check
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.methods import papers
@@ -35,6 +36,26 @@ LAWS = sorted((TESTS / "laws").glob("test_*.py"))
 MANY = 4  # papers
 WITH_HEAD = ("alt", "moon")
 WITH_ADAPTERS = ("ffa_lora", "rolora", "fedsa_lora", "fedex_lora", "flora", "flexlora", "hetlora")
+ADAPTERS = ("fedit", *WITH_ADAPTERS)
+RANKED = ("fedit", "rolora", "fedex_lora", "flora", "flexlora", "hetlora")
+RANKS = "rank_prefix(rank=[8, 4, 2], by=memory)"
+MECHANISMS: dict[str, tuple[str, ...]] = {
+    "ALT": ("stop_on_drift",),
+    "curricula": ("curriculum", "curriculum(score=both_pred)", "curriculum(score=expert)", "client_curriculum"),
+    "CCFL": (
+        *("skip_and_estimate", "skip_and_estimate(storage=server)", "skip_and_resend_model"),
+        *("skip_silently", "budget_steps"),
+    ),
+    "client-centric": (
+        *("per_step", "server_adam", "server_adagrad", "server_amsgrad"),
+        *("sampled_staleness(max_delay=5)", "buffer(size=5)"),
+    ),
+    "FedCL": (
+        *("critical_periods", "critical_periods(detector=fisher_trace)"),
+        *("critical_periods(detector=released_norm)", "random_resize"),
+    ),
+}
+"""Of the five papers what is put on recipes of adapters."""
 ORACLES = [*sorted((TESTS / "oracles").glob("test_*.py")), TESTS / "methods" / "test_by_hand.py"]
 
 
@@ -193,6 +214,47 @@ def departures(name: str) -> str:
     return " ".join(dict.fromkeys(text if text[1:2] == " " else text[:1].upper() + text[1:] for text in found))
 
 
+def with_mechanism(name: str, mechanism: str, ranks: str = "") -> Recipe:
+    """A recipe of adapters with a mechanism of another paper.
+
+    Args:
+        name: the recipe.
+        mechanism: as it is written on the command line.
+        ranks: a part that says which ranks clients have, likewise; for a recipe that has none of its own.
+
+    Raises:
+        UserError: the two cannot be combined, and why.
+    """
+    own = f"{name}(rank=[8, 4, 2], by=memory)" if ranks and name in ("flexlora", "hetlora") else name
+    of_ranks = [ranks] if ranks and own == name else []
+    if name in ("fedex_lora", "flora", "flexlora", "hetlora") and not ranks:
+        own = f"{name}(rank=8)" if name in ("flexlora", "hetlora") else name
+    return names_in_text.recipe(" | ".join([own, *of_ranks, mechanism])).whole()
+
+
+def _adapter_pairs(recipes: tuple[str, ...], ranks: str, reasons: dict[str, int]) -> Iterator[str]:
+    """The rows of a table of mechanisms by recipes; reasons are numbered as they come."""
+    yield f"| paper | mechanism | {' | '.join(f'`{name}`' for name in recipes)} |"
+    yield f"| --- | --- | {' | '.join('---' for _ in recipes)} |"
+    for paper, mechanisms in MECHANISMS.items():
+        for mechanism in mechanisms:
+            cells = list[str]()
+            for name in recipes:
+                try:
+                    with_mechanism(name, mechanism, ranks)
+                    cells.append("yes")
+                except UserError as refused:
+                    number = reasons.setdefault(_without_names(refused), len(reasons) + 1)
+                    cells.append(f"no ({number})")
+            yield f"| {paper} | `{mechanism}` | {' | '.join(cells)} |"
+
+
+def _without_names(refused: UserError) -> str:
+    """Why two parts are refused, in words that are the same for others of their kind."""
+    one, _, other = (part.partition("(")[0] for part in refused.found.partition(" with "))
+    return refused.why.replace(one, "the recipe").replace(other, "the mechanism")
+
+
 def model_for(name: str) -> str | Callable[..., nn.Module]:
     """The smallest model of the catalogue that a method runs with."""
     if name == "depthfl":
@@ -250,6 +312,22 @@ def _page() -> Iterator[str]:
         parts = ", ".join(f"`{kind.__name__}`" for kind in one.parts) or "–"
         counts = (one.lines, len(one.laws), one.mutants, len(one.oracles))
         yield f"| `{name}` | {parts} | {' | '.join(map(str, counts))} | {' | '.join(engines(name))} |"
+    yield ""
+    yield "## Adapters with the mechanisms of five papers"
+    yield ""
+    yield (
+        "Whether a recipe of low-rank adapters takes a mechanism of ALT, of curricula, of CCFL, of client-centric "
+        "optimisers or of FedCL; what it does not take is refused before any work, for the reason under that number."
+    )
+    yield ""
+    reasons: dict[str, int] = {}
+    yield from _adapter_pairs(ADAPTERS, "", reasons)
+    yield ""
+    yield f"The same where clients have unequal ranks, `{RANKS}`:"
+    yield ""
+    yield from _adapter_pairs(RANKED, RANKS, reasons)
+    yield ""
+    yield from (f"{number}. {reason}." for reason, number in reasons.items())
     yield ""
     yield "## Departures from the papers"
     yield ""

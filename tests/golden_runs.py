@@ -638,6 +638,11 @@ TOO_LARGE = {"alexnet", "vgg11", "resnet18", "resnet18-exits", "resnet50", "hf"}
 """Models that take seconds to make and to step; their layers are those of others. And whatever a folder has."""
 
 OTHERS: Mapping[str, dict[str, Any]] = {
+    "ranks that are pruned": {
+        "recipe": pr.hetlora(**SMALL, lr=0.1, rank=(4, 2), prune_to=0.5, tail_decay=2.0),
+        "model": adapters,
+        "rounds": 5,
+    },
     "clients that never train": {
         "recipe": pr.fedrep(**SMALL, head_epochs=1) | pr.parts.control_variates(),
         "federation": functools.partial(dealt, collection(), validation=0.2, local_test=0.2, unseen=0.2),
@@ -863,17 +868,22 @@ def runs() -> Mapping[str, Golden]:
     return {name: replace(run, follows=name in FOLLOWS) for name, run in made.items()}
 
 
+ADAPTED = (
+    *("recipe fedit", "recipe ffa_lora", "recipe rolora", "recipe fedsa_lora"),
+    *("recipe fedex_lora", "recipe flora", "recipe flexlora", "recipe hetlora", "ranks that are pruned"),
+)
+"""Every recipe of low-rank adapters."""
 NODES = (
     *("recipe fedavg", "recipe optimal_sampling", "recipe scaffold", "part compress_int8"),
     *("recipe fedrolex", "part width_prefix", "recipe fedrep", "recipe fiarse", "recipe depthfl"),
-    *("recipe flora", "part residual_in_base", "part alternate_factors", "recipe ffa_lora"),
+    *(*ADAPTED, "part residual_in_base", "part alternate_factors"),
     "widths, classes that clients lack",
 )
 WAYS: Mapping[str, tuple[str, ...]] = {
     "in processes": (
         *("recipe fedrolex", "part random_width", "widths in the native engine"),
         *("part largest_weights", "part depth_prefix", "widths, classes that clients lack"),
-        *("recipe flora", "recipe fedex_lora", "part alternate_factors"),
+        *(*ADAPTED, "part alternate_factors"),
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe moon", "recipe alt", "part curriculum"),
         *("part compress_top_k", "part partial_work", "all kinds of faults", "native engine"),
         *("recipe optimal_sampling", "recipe fedlalr", "recipe fedrep", "part personal_copy", "part personal_layers"),
@@ -882,7 +892,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     ),
     "in threads": ("widths in the native engine", "native engine", "native engine, rolling", "model lenet5"),
     "on Ray": (
-        "recipe flora",
+        *ADAPTED,
         "recipe fedrolex",
         "recipe fiarse",
         "recipe depthfl",
@@ -900,7 +910,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "killed and resumed": (
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe mifa", "recipe oort", "recipe alt"),
         *("widths, batch normalisation", "part largest_weights", "part depth_prefix"),
-        *("recipe flexlora", "part residual_in_base", "recipe fedsa_lora"),
+        *(*ADAPTED, "part residual_in_base"),
         *("rolling, coming and going", "all kinds of faults", "memories in files", "optimisers that are kept"),
         *("part compress_int8", "part client_curriculum", "batch normalisation", "recipe f3ast", "recipe divfl"),
         *("recipe fedawe", "recipe optimal_sampling", "recipe refl"),

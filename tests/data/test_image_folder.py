@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import polyrhythm as pr
 from polyrhythm import data
 from polyrhythm.base.errors import UserError
 
@@ -125,3 +126,19 @@ def test_transparency_is_left_out_with_a_word(tmp_path: Path) -> None:
         image.new("RGBA", (8, 6), (10, 20, 30, 9)).save(tmp_path / "parts" / part / "a" / "y.png")
     (note,) = data.image_folder(tmp_path / "parts").notes[:1]
     assert note.startswith("2 of 4 pictures")
+
+
+def test_pictures_that_are_read_when_they_are_asked_for_are_drawn_alike(tmp_path: Path) -> None:
+    """A folder whose pictures stay in their files, and the same pictures as an array: the same model to the bit."""
+    found = data.image_folder(fill(tmp_path / "pets", "cat", "dog", each=12), test=0.25)
+    held = [samples.batch(torch.arange(len(samples)))[:2] for samples in (found.train, found.test)]
+    (inputs, targets), test = held
+    arrays = data.arrays(inputs.numpy(), targets.numpy(), test=tuple(part.numpy() for part in test))
+    digests = []
+    for name, collection in (("read", found), ("held", arrays)):
+        federation = pr.federate(collection, pr.data.Iid(), clients=3, seed=0)
+        recipe = pr.fedavg(cohort=2, batch=4, lr=0.1)
+        experiment = pr.Experiment(federation=federation, model="logistic", recipe=recipe, rounds=3)
+        run = pr.run(experiment, execution=pr.Execution(engine="torch"), out=tmp_path / name)
+        digests.append(run.summary["digest"])
+    assert digests[0] == digests[1]

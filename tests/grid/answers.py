@@ -12,10 +12,18 @@ import numpy as np
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Settings
+from polyrhythm.methods.adapters.averages import (
+    DecomposedAverage,
+    LengthWeightedAverage,
+    ResidualInBase,
+    StackInBase,
+)
+from polyrhythm.methods.adapters.factors import AlternateFactors, FreezeFactor
 from polyrhythm.methods.capacity.base import Whole
 from polyrhythm.methods.capacity.depth_prefix import DepthPrefix
 from polyrhythm.methods.capacity.largest_weights import LargestWeights
 from polyrhythm.methods.capacity.random_width import RandomWidth
+from polyrhythm.methods.capacity.rank_prefix import RankPrefix
 from polyrhythm.methods.capacity.rolling_window import RollingWindow
 from polyrhythm.methods.capacity.width_prefix import WidthPrefix
 from polyrhythm.methods.client_momentum import ClientMomentum
@@ -78,6 +86,15 @@ _STOP = StopOnDrift(a=0.5, b=0.4, representation="logits")
 _MOON = ModelContrast(layer="logits")
 
 QUESTIONS: Mapping[str, Sequence[Parts]] = {
+    "adapters": (
+        (),
+        (FreezeFactor(),),
+        (AlternateFactors(),),
+        (ResidualInBase(),),
+        (StackInBase(),),
+        (DecomposedAverage(),),
+        (LengthWeightedAverage(),),
+    ),
     "participation": (
         (Uniform(cohort=3),),
         (Sweep(cohort=3),),
@@ -191,6 +208,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (RandomWidth(ratio=(0.8, 0.4)),),
         (LargestWeights(ratio=(1.0, 0.3)),),
         (DepthPrefix(depth=(1, 2)),),
+        (RankPrefix(rank=(3, 1)),),
     ),
 }
 ANSWERS = tuple(QUESTIONS.values())
@@ -234,7 +252,8 @@ def sample(size: int, seed: int = 0) -> tuple[Choice, ...]:
     for one, other in itertools.combinations(slots, 2):
         for pair in itertools.product(one, other):
             if pair not in seen:
-                choice = _completed(dict(pair), random)
+                alone = tuple(dict(pair).get(slot, 0) for slot in range(len(ANSWERS)))
+                choice = _completed(dict(pair), random, 120 if isinstance(recipe(alone), Recipe) else 12)
                 chosen[choice] = None
                 runs = isinstance(recipe(choice), Recipe)
                 seen |= set(itertools.combinations(enumerate(choice), 2)) if runs else {pair}
@@ -251,8 +270,10 @@ def drawn(count: int, seed: int) -> tuple[Choice, ...]:
 
 def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 120) -> Choice:
     for number in range(tries):
-        # In the second half of the draws every second answer is the first one, which goes with most others.
-        plain = random.integers(2, size=len(ANSWERS)) * (2 * number >= tries > 2)
+        # In the second half of the draws every second answer is the first one, which goes with most others; in the last
+        # quarter seven of eight are.
+        share = 0.0 if tries <= 2 or 2 * number < tries else 0.5 if 4 * number < 3 * tries else 0.875
+        plain = random.random(len(ANSWERS)) < share
         drawn = [0 if first else int(random.integers(len(a))) for first, a in zip(plain, ANSWERS, strict=True)]
         choice = tuple(fixed.get(slot, place) for slot, place in enumerate(drawn))
         if isinstance(recipe(choice), Recipe):

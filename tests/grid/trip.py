@@ -23,6 +23,7 @@ from polyrhythm.core.visit_plan import plan_visit
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.work.base import OfWork
 
 VERSIONS = 3
 PACE = Pace(seconds_per_sample=0.1)  # of everybody: two steps of four samples in a second
@@ -41,7 +42,7 @@ class Scored(Shard):
 class FleetState:
     """Four clients with a tiny model; one engine for all runs, since it must remember nothing."""
 
-    def __init__(self, net: str, along: Literal["widths", "depth", "magnitude"] = "widths") -> None:
+    def __init__(self, net: str, along: Literal["widths", "depth", "magnitude", "ranks"] = "widths") -> None:
         federation = Federation(net="normalised exits" if along == "depth" else net, along=along)
         self.engine: TorchEngine = federation.engine()
         self.setup: Setup = federation.setup(VERSIONS)
@@ -51,6 +52,15 @@ class FleetState:
 
 
 world = functools.cache(FleetState)
+
+
+def net_for(recipe: Recipe, net: str) -> str:
+    """The net that a recipe is tried on: one with adapters, if it is about them."""
+    if not any(part.of_adapters for part in recipe.parts()):
+        return net
+    if any(part.freezes is not None for _, part in recipe.of(OfWork)):
+        return "adapters, A frozen"
+    return "adapters, served" if recipe.moves_base else "adapters"
 
 
 @final
@@ -84,7 +94,7 @@ def travel(
         kept: what becomes of every state from one event to the next.
         careful: whether to assert that neither core changes what it is given.
     """
-    here, trip, memories = world(net, recipe.capacity.cuts), Trip(), dict[int, Memory]()
+    here, trip, memories = world(net_for(recipe, net), recipe.capacity.cuts), Trip(), dict[int, Memory]()
     server = Server(recipe=recipe, setup=here.setup, layout=here.engine.layout)
     turn = server.begin(here.initial.weights, here.initial.buffers, here.roster)
     waiting: list[Assignment] = [*turn.assignments]

@@ -55,7 +55,7 @@ def computed(adapter: Adapter, vector: Tensor, ranks: int | None = None) -> Tens
     return residual + adapter.scale * (b @ a)
 
 
-def ranks_in(story: Run, federation: Federation, dispatch: int, part: RankPrefix | None) -> int:
+def ranks_in(story: Run, federation: Federation, dispatch: int, part: Any) -> int:
     if part is None:
         return adapter_of(federation).rank
     return int(part.level_of(federation.setup(None), story.assignments[dispatch].client, 0))

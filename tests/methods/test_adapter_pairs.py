@@ -67,11 +67,12 @@ def test_factors_of_several_versions_are_refused(part: str, late: str) -> None:
 
 
 @row(
-    "`stack_in_base`, `decomposed_average` × control variates, MOON, error feedback, moments kept over visits, "
-    "a client's own model"
+    "`stack_in_base`, `decomposed_average` × control variates, a movement sent again, error feedback, moments kept "
+    "over visits, a client's own model"
 )
 @pytest.mark.parametrize(
-    "other", ["control_variates", "model_contrast", "compress_top_k", "compress_int8", "personal_copy", "fine_tuning"]
+    "other",
+    ["control_variates", "skip_and_estimate", "compress_top_k", "compress_int8", "personal_copy", "fine_tuning"],
 )
 def test_what_goes_on_from_other_coordinates_is_refused(other: str) -> None:
     for part in ("stack_in_base", "decomposed_average"):
@@ -173,6 +174,42 @@ def test_what_nobody_holds_is_set_as_well() -> None:
     assert float(b.norm(dim=0)[0]) > 1e-3
     mean = mean_of_products(story, len(story.released) - 1, federation, part)
     assert float((adapter.product(story.weights) - mean).norm()) < 1e-5
+
+
+@row(
+    "`residual_in_base`, `stack_in_base` × a model sent again",
+    "`alternate_factors` × a movement or model sent again, `last_updates`, `last_models`, `stale_updates`",
+    "`rank_prefix` × `freeze_factor`",
+    "`rank_prefix(prune_to)` × a movement or model sent again, what needs fixed parts of a model",
+    "`rank_prefix(tail_decay)` × control variates, VRL-SGD, FedNova",
+)
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("fedavg | residual_in_base | skip_and_resend_model", "residual_in_base with skip_and_resend_model"),
+        ("fedavg | stack_in_base | skip_and_resend_model", "stack_in_base with skip_and_resend_model"),
+        ("rolora | skip_and_estimate(storage=server)", "alternate_factors with skip_and_estimate"),
+        ("rolora | skip_and_resend_model", "alternate_factors with skip_and_resend_model"),
+        ("rolora | equal | last_updates", "alternate_factors with last_updates"),
+        ("ffa_lora | rank_prefix", "rank_prefix with freeze_factor"),
+        ("hetlora(prune_to=0.5) | skip_and_estimate", "rank_prefix with skip_and_estimate"),
+        (
+            "fedit | rank_prefix(prune_to=0.5, tail_decay=0.1) | normalised_averaging",
+            "rank_prefix(tail_decay=0.1) with normalised_averaging",
+        ),
+    ],
+)
+def test_what_is_of_another_version_or_another_rank_is_refused(text: str, found: str) -> None:
+    assert refused(text).found == found
+
+
+@row("`rank_prefix(prune_to)` × bytes")
+def test_what_is_pruned_travels_no_more() -> None:
+    """Rank 3 costs three times the numbers of rank 1, and 8 bytes are for the rank."""
+    recipe = pr.hetlora(**ONCE | {"epochs": 3}, lr=0.3, rank=(3,), prune_to=0.4, tail_decay=5.0)
+    log = logged(model=small_lora, recipe=recipe, rounds=8)[1]
+    sizes = {8 + 4 * (RANKS // 3 * rank + HEAD) for rank in (3, 1)}
+    assert {v.bytes_up for v in log.visits} == {v.bytes_down for v in log.visits} == sizes
 
 
 @row("an average of adapters × prox, compression, weighing, deadlines, over-selection")

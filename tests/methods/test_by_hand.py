@@ -37,6 +37,7 @@ from polyrhythm.methods.adapters.averages import (
 )
 from polyrhythm.methods.adapters.base import Factors, Heard
 from polyrhythm.methods.adapters.factors import AlternateFactors, FreezeFactor
+from polyrhythm.methods.adapters.pruning import Tails, pruned
 from polyrhythm.methods.capacity.base import Widths, with_fixed_parts
 from polyrhythm.methods.capacity.depth_prefix import DepthPrefix
 from polyrhythm.methods.capacity.largest_weights import largest
@@ -726,6 +727,22 @@ def test_ranks_are_dealt_by_hand() -> None:
     part = RankPrefix(rank=(8, 2), shares=(1.0, 3.0), dealt="in_order")
     setup = Setup(size=1, dtype=torch.float32, population=4, total_rounds=None, seed=0)
     assert [part.level_of(setup, client, 0) for client in range(4)] == [8, 2, 2, 2]
+
+
+def test_the_last_ranks_by_hand() -> None:
+    """B ends in (3, 4), A in (0, 5, 12): 5 · 13 = 65, of slopes (39, 52) / 5 and (0, 25, 60) / 13; 0.1 of it counts."""
+    a = Segment("0.lora_A", (2, 3), 0, 6, torch.float32)
+    b = Segment("0.lora_B", (2, 2), 6, 4, torch.float32)
+    tails = Tails(adapters=(Adapter(name="0", a=a, b=b),), first=pruned(2, 0.5), decay=0.1)
+    weights = torch.tensor([1.0, 1, 1, 0, 5, 12, 7, 3, 7, 4])
+    assert tails.length(weights) == pytest.approx(65.0)
+    gradient = torch.ones(10)
+    tails.add_(gradient, weights)
+    of_a, of_b = [1 + 0.5 * x / 13 for x in (0, 5, 12)], [1 + 1.3 * x / 5 for x in (3, 4)]
+    assert gradient.tolist() == pytest.approx([1, 1, 1, *of_a, 1, of_b[0], 1, of_b[1]])
+    tails.add_(gradient, torch.zeros(10))  # no direction
+    assert gradient.isfinite().all()
+    assert [pruned(rank, 0.75) for rank in (8, 6, 4, 3, 2, 1)] == [6, 4, 3, 2, 1, 1]
 
 
 def test_what_exits_learn_by_hand() -> None:

@@ -47,14 +47,16 @@ def adapted(folder: Path, **settings: Any) -> Pretrained:
     return Pretrained(path=str(folder), **given)
 
 
-def federation(task: str = "next_token") -> pr.Federation:
+def texts(task: str = "next_token") -> Any:
     random = np.random.default_rng(0)
-    texts = [random.integers(1, VOCABULARY, size=random.integers(3, 8)).tolist() for _ in range(24)]
-    targets = texts if task == "next_token" else [text[0] % 3 for text in texts]
+    some = [random.integers(1, VOCABULARY, size=random.integers(3, 8)).tolist() for _ in range(24)]
+    targets = some if task == "next_token" else [text[0] % 3 for text in some]
     padding = pr.data.Padding(value={"input_ids": 0}, to="batch", mask="attention_mask")
-    return pr.federate(
-        pr.data.arrays({"input_ids": texts}, targets, task=task, padding=padding), pr.data.Iid(), clients=4, seed=0
-    )
+    return pr.data.arrays({"input_ids": some}, targets, task=task, padding=padding)
+
+
+def federation(task: str = "next_token") -> pr.Federation:
+    return pr.federate(texts(task), pr.data.Iid(), clients=4, seed=0)
 
 
 def run(folder: Path, out: Path, model: Any = None, execution: pr.Execution | None = None, **settings: Any) -> pr.Run:
@@ -99,6 +101,26 @@ def test_processes_and_a_resumed_run_give_the_same_bits(folder: Path, tmp_path: 
     )
     resumed = pr.resume(experiment, part, out=tmp_path / "c")
     assert whole.summary["digest"] == forked.summary["digest"] == resumed.summary["digest"]
+
+
+RANKED = ("fedex_lora", "flora", "flexlora", "hetlora")
+
+
+@pytest.mark.parametrize("name", ["fedit", "ffa_lora", "rolora", "fedsa_lora", *RANKED])
+def test_each_recipe_of_adapters_gives_the_same_bits_in_processes_and_resumed(
+    name: str, folder: Path, tmp_path: Path
+) -> None:
+    more = {"rank": (2, 1)} if name in RANKED else {}
+    own = {"local_test": 0.25} if name == "fedsa_lora" else {}
+    recipe = getattr(pr, name)(cohort=3, batch=4, lr=0.5, **more)
+    split = pr.federate(texts(), pr.data.Iid(), clients=4, seed=0, **own)
+    given: dict[str, Any] = {"recipe": recipe, "federation": split}
+    whole = run(folder, tmp_path / "a", **given)
+    forked = run(folder, tmp_path / "b", **given, execution=pr.Execution(driver="processes", workers=2))
+    part = run(folder, tmp_path / "c", **given, rounds=1, execution=pr.Execution(checkpoint=pr.Checkpoint(every=1)))
+    resumed = pr.resume(pr.Experiment(**given, model=adapted(folder), rounds=2), part, out=tmp_path / "c")
+    assert whole.summary["digest"] == forked.summary["digest"] == resumed.summary["digest"]
+    assert whole.history["test_loss"].iloc[-1] != whole.history["test_loss"].iloc[0]
 
 
 def test_a_is_drawn_by_the_seed(folder: Path) -> None:

@@ -87,7 +87,8 @@ class LocalRun:
     ) -> Steps:
         """Takes steps on some batches, all by one rule."""
         engine, names = self.engine, (*self.names, *number)
-        if takes_jobs(self.engine) and not self.data.augmented and rule.guide is None:
+        alone = rule.guide is None and rule.penalty is None
+        if takes_jobs(self.engine) and not self.data.augmented and alone:
             # Nothing is decided between two steps, or those of an epoch, so the engine may take them all at once.
             most = self.visit.epoch_steps if self.plan.stop is not None else self.plan.in_all
             known: list[Upcoming] = []

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.vectors import Buffers, Segment, clear_
+from polyrhythm.methods.capacity.base import Penalty
 from polyrhythm.methods.correction import Push, Term
 from polyrhythm.methods.local.optimisers import LocalOptimiser, clip_
 from polyrhythm.methods.personal.guides import Guide, Slope
@@ -62,6 +63,7 @@ class LocalRule:
         away: whether the weights begin elsewhere than at `start`.
         guide: what goes along with these steps.
         others: the batches that it looks at in a step, beside the step's own.
+        penalty: a term of the loss that depends on the weights alone.
     """
 
     optimiser: LocalOptimiser
@@ -77,6 +79,7 @@ class LocalRule:
     away: bool = False
     guide: Guide | None = None
     others: tuple[Batch, ...] = ()
+    penalty: Penalty | None = None
 
 
 class LocalSteps:
@@ -159,7 +162,7 @@ class LocalSteps:
             # The difference first: at w = w0 it is exactly zero, so the first step is FedAvg's.
             away = self._away = torch.sub(weights, rule.start, out=self._away)
         # Plain SGD, whose pushes then go to the weights.
-        straight = self.descends and rule.optimiser.plain and not rule.held
+        straight = self.descends and rule.optimiser.plain and not rule.held and rule.penalty is None
         factor = 1.0 if push is None else push.factor
         if straight and not rule.gradient_squares and rule.guide is None:
             computed = self.descend(inputs, targets, positions, rule, rate * factor)
@@ -177,6 +180,8 @@ class LocalSteps:
                 clip_(gradient, optimiser.clip)
             if rule.gradient_squares:
                 computed = replace_unchecked(computed, gradient_square=squared_norm(gradient))
+            if rule.penalty is not None:
+                rule.penalty.add_(gradient, weights)
             if not straight:
                 if factor != 1.0:
                     gradient.mul_(factor)

@@ -14,6 +14,7 @@ from typing import Protocol, final, runtime_checkable
 import torch
 from torch import Tensor
 
+from polyrhythm.base.adapters import adapters_in
 from polyrhythm.base.frozen import cached, replace_unchecked
 from polyrhythm.base.messages import Assignment, Model, Report, State
 from polyrhythm.base.portions import Portion
@@ -21,6 +22,7 @@ from polyrhythm.base.sums import weighted_sum
 from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.protocols import Engine
+from polyrhythm.methods.capacity.base import Capacity
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.recipe import Recipe
 
@@ -49,12 +51,18 @@ def portion_of(recipe: Recipe, setup: Setup, what: Assignment | Report, weights:
     """
     if recipe.capacity.whole:
         return None
-    return recipe.capacity.portion(setup, what.client, what.visit, what.version, weights)
+    return _as_told(recipe, what).portion(setup, what.client, what.visit, what.version, weights)
 
 
 def outline_of(recipe: Recipe, setup: Setup, what: Assignment) -> Portion | None:
     """A portion of the shape of what a client holds on a visit; None if that is all of the model."""
-    return recipe.capacity.outline(setup, what.client, what.visit, what.version)
+    return _as_told(recipe, what).outline(setup, what.client, what.visit, what.version)
+
+
+def _as_told(recipe: Recipe, what: Assignment | Report) -> Capacity:
+    """What says which part a client holds, for one visit."""
+    told = what.briefs if isinstance(what, Assignment) else what.extras
+    return recipe.capacity.as_told(told.get(recipe.key_of(recipe.capacity), {})) if told else recipe.capacity
 
 
 @final
@@ -136,7 +144,15 @@ def narrowed(
     return Narrowed(
         portion=portion,
         engine=engine.narrowed(portion, recipe.capacity.scale(setup, assignment.client, assignment.version)),
-        setup=replace_unchecked(setup, size=portion.layout.size, cuts=None, fixed_parts=None),
+        setup=replace_unchecked(
+            setup,
+            size=portion.layout.size,
+            cuts=None,
+            fixed_parts=None,
+            adapters=adapters_in(portion.layout, {adapter.name: adapter.scale for adapter in setup.adapters})
+            if setup.adapters
+            else (),
+        ),
         before=state,
         sent=assignment,
     )

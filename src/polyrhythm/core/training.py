@@ -22,6 +22,7 @@ from polyrhythm.core.protocols import ClientData, Done, Engine, Job, Opening
 from polyrhythm.core.reports import report_on, substitute_on
 from polyrhythm.core.returned import resting, returned
 from polyrhythm.core.visit_plan import VisitPlan
+from polyrhythm.methods.capacity.base import Penalty
 from polyrhythm.methods.correction import Correction, Push, chain
 from polyrhythm.methods.local.optimisers import carry
 from polyrhythm.methods.mechanism import Model, Outcome, Setup
@@ -149,7 +150,13 @@ class Training:
             held=self._held(),
             away=moved and start is not received,
             guide=guide if guide is not None and guide.steers else None,
+            penalty=self._penalty(),
         )
+
+    def _penalty(self) -> Penalty | None:
+        """What the capacity adds to the loss, by weights that it wants to be held no more."""
+        capacity = self.recipe.capacity
+        return None if capacity.whole else capacity.penalty(self.setup, self._brief(self.recipe.key_of(capacity)))
 
     def _held(self) -> tuple[Segment, ...]:
         """What no step of the visit changes."""

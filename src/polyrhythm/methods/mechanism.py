@@ -288,9 +288,14 @@ class Mechanism(Settings):
     """Why it cannot, in words that follow its name."""
 
     @property
+    def takes_mean(self) -> bool:
+        """Whether it changes, or reads, the mean update that the server steps on."""
+        return type(self).before_step is not Mechanism.before_step
+
+    @property
     def of_whole_models(self) -> bool:
         """Whether it looks at models or updates, and so has to say `by_coordinate` what becomes of parts of them."""
-        return self.past_the_mean or type(self).before_step is not Mechanism.before_step
+        return self.past_the_mean or self.takes_mean
 
     @property
     def extra_vectors(self) -> int:

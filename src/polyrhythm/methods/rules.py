@@ -19,7 +19,11 @@ from polyrhythm.methods.release.robust import ClipUpdates, Middle
 from polyrhythm.methods.rules_of_adapters import (
     adapters_are_averaged_once,
     adapters_are_of_one_version,
+    factors_that_rest_are_not_sent,
+    last_ranks_are_pulled_along_no_gradient,
+    models_lie_over_one_base,
     new_adapters_have_no_past,
+    ranks_are_of_both_factors,
 )
 from polyrhythm.methods.rules_of_own import (
     coins_are_for_versions,
@@ -228,7 +232,7 @@ def _rounds_are_over_selected(recipe: Answers) -> None:
 
 
 def _nobody_else_changes_the_mean_of_all(recipe: Answers) -> None:
-    changing = [p for p in recipe.parts() if type(p).before_step is not Mechanism.before_step]
+    changing = [p for p in recipe.parts() if p.takes_mean]
     one = next((p for p in changing if p.of_all_clients), None)
     other = next((p for p in changing if one is not None and p.decides != one.decides), None)
     if one is not None and other is not None:
@@ -324,6 +328,10 @@ RULES: Rules = (
     adapters_are_averaged_once,
     adapters_are_of_one_version,
     new_adapters_have_no_past,
+    models_lie_over_one_base,
+    factors_that_rest_are_not_sent,
+    ranks_are_of_both_factors,
+    last_ranks_are_pulled_along_no_gradient,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.
 OF_THE_WHOLE: Rules = (

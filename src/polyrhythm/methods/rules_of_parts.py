@@ -50,13 +50,13 @@ def parts_of_models_are_enough(recipe: Answers) -> None:
                 why=f"{other} counts who ever holds a coordinate, and of rows for classes only each client knows",
                 fix=f"leave masked out, or {other}",
             )
-    if "previous" in recipe.needs() and not (capacity.static and capacity.cuts == "widths"):
+    if "previous" in recipe.needs() and not (capacity.static and capacity.cuts in ("widths", "ranks")):
         asking = next(p.label() for p in parts if "previous" in p.needs())
         raise UserError(
             f"{own} with {asking}",
-            expected="width_prefix, with which a client's models all have the same widths and layers",
+            expected="width_prefix or rank_prefix, with which a client's models all have the same widths and layers",
             why=f"{asking} goes by the client's last local model, and that may be another part of the model",
-            fix=f"use width_prefix without redrawn, or leave {own} or {asking} out",
+            fix=f"use width_prefix or rank_prefix without redrawn, or leave {own} or {asking} out",
         )
     if capacity.cuts == "magnitude" and (asked := recipe.needs() & {"fisher", "fisher_model"}):
         asking = next(p.label() for p in parts if asked & p.needs())

@@ -85,9 +85,24 @@ def _counts(tally: Tally) -> Counts:
 
 
 def auc_of_classes(outputs: Tensor, targets: Tensor) -> float | None:
-    """The area under the ROC curve of each class against all others, by its probability; the mean over classes."""
-    scores, numbers = outputs.double().log_softmax(dim=1).numpy(), targets.numpy()
+    """The area under the ROC curve of each class against all others, by its probability; the mean over classes.
+
+    Ranks are those of log(p / (1 - p)), which tells apart what is as good as certain: probabilities of such samples are
+    all 1, which would be ties.
+    """
+    scores, numbers = _log_odds(outputs.double()).numpy(), targets.numpy()
     return _mean(_auc(scores[:, c], numbers == c) for c in range(scores.shape[1]))
+
+
+def _log_odds(logits: Tensor) -> Tensor:
+    """log(p / (1 - p)) of each class by the softmax: its logit less the logarithm of the sum over all others. [n, C]"""
+    largest = logits.max(dim=1, keepdim=True)
+    first = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, largest.indices, True)
+    terms = (logits - largest.values).exp()
+    # Beside any other class the largest one stays, which is 1; beside the largest, nothing may be rounded away.
+    beside = largest.values + (terms.sum(dim=1, keepdim=True) - terms).clamp(min=1.0).log()
+    others = torch.where(first, logits.masked_fill(first, -math.inf).logsumexp(dim=1, keepdim=True), beside)
+    return logits - others
 
 
 def auc_of_labels(outputs: Tensor, targets: Tensor) -> float | None:

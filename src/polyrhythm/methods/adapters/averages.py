@@ -137,8 +137,7 @@ class LengthWeightedAverage(AdapterAverage):
     from zero leave the weights p_i. No state, no bytes.
 
     Departures: p_i, which the paper has equal for all, counts as well, so that with `equal` it is the paper's. Its
-    pruning of ranks in local training, by a decay of the last of them, is not there: a client's rank is what
-    `rank_prefix` says.
+    pruning of ranks in local training is a setting of `rank_prefix`: prune_to.
 
     Args:
         by_length: whether lengths count.

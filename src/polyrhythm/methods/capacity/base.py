@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, final
+from typing import Annotated, Any, Literal, Protocol, final
 
 import numpy as np
 import torch
@@ -33,6 +33,13 @@ Cut = Literal["widths", "depth", "magnitude", "ranks"]
 
 LEVELS = (1.0, 0.5, 0.25, 0.125, 0.0625)
 """The widths of HeteroFL and FedRolex."""
+
+
+class Penalty(Protocol):
+    """A term of the loss that depends on the weights alone."""
+
+    def add_(self, gradient: Tensor, weights: Tensor) -> None:
+        """Adds its gradient at some weights [P] to that of the loss [P]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +96,14 @@ class Capacity(Mechanism):
         self, setup: Setup, client: int, visit: int, version: int, weights: Tensor | None = None
     ) -> Portion | None:
         """What a client holds on a visit to a version of these weights [P]; None if that is all of the model."""
+        return None
+
+    def as_told(self, told: State) -> Capacity:
+        """What says which part a client holds on one visit, by what it was told with it, or has told."""
+        return self
+
+    def penalty(self, setup: Setup, brief: State) -> Penalty | None:
+        """What is added to the loss by weights that are to be held no more; None where there is nothing."""
         return None
 
     def outline(self, setup: Setup, client: int, visit: int, version: int) -> Portion | None:

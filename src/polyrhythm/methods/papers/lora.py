@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.methods.adapters.averages import (
     DecomposedAverage,
     LengthWeightedAverage,
@@ -95,17 +96,33 @@ def flexlora(*, rank: Ranks = RANKS, by: By = "clients", **common: Unpack[Common
     return recipe("flexlora", common, modifiers=(DecomposedAverage(),), capacity=_ranks(rank, by))
 
 
-def hetlora(*, rank: Ranks = RANKS, by: By = "clients", **common: Unpack[Common]) -> Recipe:
+def hetlora(
+    *,
+    rank: Ranks = RANKS,
+    by: By = "clients",
+    prune_to: float = 1.0,
+    tail_decay: float = 0.0,
+    **common: Unpack[Common],
+) -> Recipe:
     """HetLoRA: factors are padded with zeros, and clients count by the length of B A (Cho et al., EMNLP 2024).
-
-    Without the paper's pruning of ranks in training.
 
     Args:
         rank: of clients; a list is dealt to them, of which the largest is the model's. None is that for all.
         by: to whom which: "clients" in equal parts, "memory" or "speed" of the fleet's devices.
+        prune_to: share of its ranks that a client keeps when training has made the last ones shorter; 1 never prunes.
+        tail_decay: by what the lengths of these last ranks count in the local loss.
         common: settings of every recipe, see `Common`.
     """
-    return recipe("hetlora", common, modifiers=(LengthWeightedAverage(),), capacity=_ranks(rank, by))
+    given = RankPrefix(rank=RANKS if rank is None else rank, by=by, prune_to=prune_to, tail_decay=tail_decay)
+    if rank is None and given.prunes:
+        raise UserError(
+            f"hetlora: prune_to={prune_to:g} and no rank",
+            expected="rank, such as 8, or a list of ranks",
+            why="a client prunes a share of the ranks that it has",
+            fix="say the rank that clients begin with: hetlora(rank=8, …)",
+        )
+    capacity = WHOLE if rank is None else given
+    return recipe("hetlora", common, modifiers=(LengthWeightedAverage(),), capacity=capacity)
 
 
 def _ranks(rank: Ranks, by: By) -> Capacity:

@@ -218,6 +218,10 @@ class CriticalPeriods(ParticipationModifier):
     def _of_means(self) -> bool:
         return all(signal.of_mean for signal in (self.detector, *self.watch))
 
+    @property
+    def takes_mean(self) -> bool:
+        return any(signal.of_mean for signal in (self.detector, *self.watch))
+
     def needs(self) -> frozenset[Need]:
         return self.detector.needs().union(*(detector.needs() for detector in self.watch))
 
@@ -239,7 +243,7 @@ class CriticalPeriods(ParticipationModifier):
 
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
         """The mean as it is: participation comes before what changes it."""
-        if not any(signal.of_mean for signal in (self.detector, *self.watch)):
+        if not self.takes_mean:
             return state, mean
         noisy = math.fsum(size for _, size in setup.places) or setup.size
         square = float(torch.linalg.vector_norm(mean, dtype=torch.float64)) ** 2
