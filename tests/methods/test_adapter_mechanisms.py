@@ -24,7 +24,7 @@ def test_each_pair_runs_or_is_refused_in_words(name: str, ranks: str) -> None:
         except UserError as error:
             refused += all((error.found, error.expected, error.why, error.fix))
             continue
-        trip = travel(recipe, "perceptron")
+        trip = travel(recipe, "adapters")
         assert trip.finite, (name, mechanism)
         assert not torch.equal(trip.models[0][0], trip.models[-1][0]), (name, mechanism)
         ran += 1
