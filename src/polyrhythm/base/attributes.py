@@ -8,6 +8,7 @@ of a dropout.
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
 from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -51,9 +52,9 @@ class Attributes:
     def put_back(self) -> None:
         """Gives every attribute the value that it had, and takes away those that there were not."""
         if self._parts:
-            memo = dict[int, Any](self._registered)
+            memo, looked = dict[int, Any](self._registered), dict[int, object]()
             for part in self._parts:
-                part.put_back(memo)
+                part.put_back(memo, looked)
 
 
 @final
@@ -65,18 +66,37 @@ class _Part:
         if _leaves_alone(part):  # what torch keeps beside settings is its own business, as an LSTM's list of weights
             self._then = {name: value for name, value in self._then.items() if _fixed(value)}
         self._inside = {n: (_seen(v), _copied(v, memo)) for n, v in self._then.items() if not _fixed(v)}
+        self._shallow = {name: _held(self._then[name]) for name in self._inside}
 
-    def put_back(self, memo: dict[int, Any]) -> None:
+    def put_back(self, memo: dict[int, Any], looked: dict[int, object]) -> None:
         then, now = self._then, self._now
         for name in now.keys() - self._names:
             del now[name]
         for name, (seen, value) in self._inside.items():
-            if _seen(then[name]) != seen:
+            held, known = then[name], self._shallow[name]
+            if known is not None and _holds(held, known):
+                continue
+            if id(held) not in looked:
+                looked[id(held)] = _seen(held)
+            if looked[id(held)] != seen:
                 then[name] = _copied(value, memo)
-                self._inside[name] = _seen(then[name]), value
+                self._inside[name], self._shallow[name] = (_seen(then[name]), value), _held(then[name])
         for name, value in then.items():
             if now.get(name, _ABSENT) is not value:
                 now[name] = value
+
+
+def _held(value: Any) -> list[object] | None:
+    """What a container holds in which nothing can change but what it holds; None of anything else."""
+    if type(value) is dict:
+        return [*value.keys(), *value.values()] if all(map(_fixed, value.values())) else None
+    return [*value] if type(value) is list and all(map(_fixed, value)) else None
+
+
+def _holds(value: Any, known: list[object]) -> bool:
+    """Whether a container holds the very objects that are known: quicker than to look at each."""
+    now = [*value.keys(), *value.values()] if type(value) is dict else value
+    return len(now) == len(known) and all(map(operator.is_, now, known))
 
 
 def attributes(module: nn.Module) -> Mapping[str, object]:

@@ -136,5 +136,8 @@ def _answers(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def _of_tokens(outputs: Tensor, targets: Tensor) -> Tensor:
     """The loss of each answer token, 0 where nothing is asked. [B, T − 1]"""
-    logits, answers = full_precision(outputs)[:, :-1], _answers(outputs, targets)
-    return functional.cross_entropy(logits.transpose(1, 2), answers, ignore_index=LEFT_OUT, reduction="none")
+    # Of the last place as well, of which nothing is asked: logits without it would have to be copied.
+    answers = functional.pad(_answers(outputs, targets), (0, 1), value=LEFT_OUT)  # [B, T]
+    logits = full_precision(outputs).flatten(0, 1)
+    losses = functional.cross_entropy(logits, answers.flatten(), ignore_index=LEFT_OUT, reduction="none")
+    return losses.view(answers.shape)[:, :-1]
