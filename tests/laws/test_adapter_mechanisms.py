@@ -107,7 +107,6 @@ OFF: tuple[Settings, ...] = (
     broken_by={
         "stops after an epoch": swap(Drift, "reached", lambda self, similarities: torch.tensor(True)),
         "a coin of its own": swap(Skipping, "trains", lambda self, setup, visit: visit.version != 1),
-        "acts all the same": swap(CriticalPeriods, "wanted", lambda self, state: 1),
         "half the steps": swap(BudgetSteps, "change", lambda self, *given: replace(given[-1], steps=1)),
     },
 )

@@ -120,7 +120,8 @@ def test_each_recipe_of_adapters_gives_the_same_bits_in_processes_and_resumed(
     part = run(folder, tmp_path / "c", **given, rounds=1, execution=pr.Execution(checkpoint=pr.Checkpoint(every=1)))
     resumed = pr.resume(pr.Experiment(**given, model=adapted(folder), rounds=2), part, out=tmp_path / "c")
     assert whole.summary["digest"] == forked.summary["digest"] == resumed.summary["digest"]
-    assert whole.history["test_loss"].iloc[-1] != whole.history["test_loss"].iloc[0]
+    # Where every B stays at its client, that of the server is zero, and its model the base.
+    assert (whole.history["test_loss"].nunique() == 1) is (name == "fedsa_lora")
 
 
 def test_a_is_drawn_by_the_seed(folder: Path) -> None:
