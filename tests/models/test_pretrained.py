@@ -15,6 +15,7 @@ import polyrhythm as pr
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.config.names import model
+from polyrhythm.data.federation import Federation
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.models.adapter_files import adapter_of, is_adapter, save_adapter
 from polyrhythm.models.building import build
@@ -55,7 +56,7 @@ def texts(task: str = "next_token") -> Any:
     return pr.data.arrays({"input_ids": some}, targets, task=task, padding=padding)
 
 
-def federation(task: str = "next_token") -> pr.Federation:
+def federation(task: str = "next_token") -> Federation:
     return pr.federate(texts(task), pr.data.Iid(), clients=4, seed=0)
 
 
