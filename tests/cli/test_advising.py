@@ -32,6 +32,10 @@ def test_the_command(polyrhythm: Command, tmp_path: Path, monkeypatch: pytest.Mo
     assert checked["valid"]
     assert checked["configuration"]["rounds"] == told["tried"]["rounds"]
     assert checked["seeds"] == [4]
+    blind = polyrhythm("advise", "mine.toml", "--try", "--set", "validation=0")
+    assert blind.code == 2
+    assert "without validation data" in blind.err
+    assert not blind.out  # it is refused before anything is measured
     refused = polyrhythm("advise", "mine.toml", "--budget", "hours=3")
     assert refused.code == 2
     assert "unknown resource 'hours'" in refused.err

@@ -14,17 +14,29 @@ import polyrhythm as pr
 from polyrhythm.base.errors import UserError
 from polyrhythm.config import names
 from polyrhythm.experiments.dry_run import dry_run
+from polyrhythm.fleet.survey import met, survey
 from polyrhythm.report.markdown import escaped
 from polyrhythm.results import Run
 from polyrhythm.runs.paired import difference
 from polyrhythm.studies.advice import advising, judging
 from polyrhythm.studies.advice.advising import METHODS, Budget, local_settings, made
-from polyrhythm.studies.advice.evidence import FIRST, RESOURCES, Tried, evidence, nearest, standings, tried
+from polyrhythm.studies.advice.evidence import (
+    FIRST,
+    RESOURCES,
+    RULE,
+    Rule,
+    Tried,
+    evidence,
+    nearest,
+    ordered,
+    standings,
+    tried,
+)
 from polyrhythm.studies.advice.page import told
 from polyrhythm.studies.advice.situation import Situation, situation, skew
-from polyrhythm.studies.advice.trying import LEAST, attempt, candidates
+from polyrhythm.studies.advice.trying import LEAST, _with_rate, attempt, candidates
 
-HERE = Situation(skew=0.2, sizes=0.0, speeds=4.0, there=1.0, cohort=0.1, rounds=20.0)
+HERE = Situation(skew=0.2, sizes=0.0, speeds=4.0, there=1.0, met=1.0, cohort=0.1, rounds=20.0)
 
 
 def experiment(*, method: str = "fedavg(cohort=3, epochs=1)", rounds: int = 40, **how: Any) -> pr.Experiment:
@@ -35,7 +47,7 @@ def experiment(*, method: str = "fedavg(cohort=3, epochs=1)", rounds: int = 40, 
 
 
 def in_setting(name: str, rounds: float = 20.0, **scores: tuple[float, ...]) -> Tried:
-    of = Situation(skew=0.2, sizes=0.0, speeds=4.0, there=1.0, cohort=0.1, rounds=rounds)
+    of = Situation(skew=0.2, sizes=0.0, speeds=4.0, there=1.0, met=1.0, cohort=0.1, rounds=rounds)
     return Tried(name=name, fleet="alike", situation=of, rates={}, scores=scores)
 
 
@@ -58,24 +70,37 @@ def test_chance_alone_is_hardly_skew_however_small_clients_are() -> None:
 
 def test_a_situation_is_that_of_data_and_fleet() -> None:
     fleet = names.fleet("tiers(slowdown=[1, 8]) | periodic(period=86400, on=0.5)")
-    of = situation(experiment(fleet=fleet), cohort=3, rounds=40)
+    of = situation(experiment(fleet=fleet), cohort=3, rounds=40, seconds=86400.0)
     assert of.speeds == pytest.approx(8.0)
     assert of.there == pytest.approx(0.5, abs=0.02)
     assert of.cohort == pytest.approx(0.3)
+    assert of.met == 1.0
     assert of.skew is not None
     assert 0.2 < of.skew < 0.6
 
 
+def test_who_is_met_is_who_is_there_by_then() -> None:
+    """Half of the clients begin a day of which they are there for a half; by its end all have been there."""
+    fleet = names.fleet("tiers(slowdown=[1, 8]) | periodic(period=86400, on=0.5)")
+    shares = [met(fleet, 10, 0, seconds) for seconds in (0.0, 20_000.0, 43_300.0)]
+    assert shares == sorted(shares)
+    assert shares[0] < 1.0
+    assert shares[-1] == 1.0
+    assert met(fleet, 10, 0, 20_000.0) == (survey(fleet, 10, 0, horizon=20_000.0).share > 0.0).mean()
+    assert met(names.fleet("uniform"), 10, 0, 0.0) == 1.0
+
+
 def test_distances_by_hand() -> None:
-    other = Situation(skew=0.5, sizes=9.0, speeds=16.0, there=0.6, cohort=0.4, rounds=40.0)
-    assert HERE.apart(other) == pytest.approx({"skew": 1.0, "speeds": 1.0, "there": 1.0, "cohort": 1.0, "rounds": 1.0})
-    assert HERE.distance(other) == pytest.approx(math.sqrt(5))
+    other = Situation(skew=0.5, sizes=9.0, speeds=16.0, there=0.6, met=0.6, cohort=0.4, rounds=40.0)
+    steps = {"skew": 1.0, "speeds": 1.0, "there": 1.0, "met": 1.0, "cohort": 1.0, "rounds": 1.0}
+    assert HERE.apart(other) == pytest.approx(steps)
+    assert HERE.distance(other) == pytest.approx(math.sqrt(6))
     assert HERE.distance(HERE) == 0.0
 
 
 def test_a_setting_is_taken_at_its_nearest_budget() -> None:
     known = [in_setting("a", rounds=5), in_setting("a", rounds=25), in_setting("b", rounds=10)]
-    near = nearest(HERE, known, 2)
+    near = nearest(HERE, known)
     assert [(one.name, one.situation.rounds) for _, one in near] == [("a", 25), ("b", 10)]
     assert [distance for distance, _ in near] == pytest.approx([math.log2(1.25), 1.0])
 
@@ -93,6 +118,30 @@ def test_standings_by_hand() -> None:
     assert order[0].gain.n == 2
     assert order[0].gain.holm == pytest.approx(max(2 * min(order[0].gain.p, order[2].gain.p), order[0].gain.p))  # type: ignore[type-var]
     assert [one.best for one in order] == [0.75, 0.25, 0.0]
+
+
+def test_standings_by_what_settings_count() -> None:
+    near = [
+        in_setting("a", FedAvg=(0.5, 0.5), One=(0.6, 0.7), Two=(0.4, 0.5)),
+        in_setting("b", FedAvg=(0.8, 0.6), One=(0.7, 0.7), Two=(0.9, 0.9)),
+    ]
+    order = standings(near, [0.25, 0.75])
+    assert [one.recipe for one in order] == ["Two", "One", "FedAvg"]
+    assert order[0].gain.mean == pytest.approx(0.25 * -0.05 + 0.75 * 0.2)
+    assert [one.best for one in order] == pytest.approx([0.75, 0.25, 0.0])
+    assert ordered(near, [0.25, 0.75]) == ["Two", "One", "FedAvg"]
+    assert ordered(near, [0.5, 0.5]) == [one.recipe for one in standings(near)]
+
+
+def test_weights_by_hand() -> None:
+    at = [0.0, 1.0, 2.0]
+    assert Rule(many=2).weights(at) == pytest.approx([0.5, 0.5, 0.0])
+    assert Rule().weights(at) == pytest.approx([1 / 3] * 3)
+    near = [1.0, math.exp(-0.5), math.exp(-2.0)]
+    assert Rule(width=1.0).weights(at) == pytest.approx([one / sum(near) for one in near])
+    assert Rule(many=1, width=1.0, overall=3.0).weights(at) == pytest.approx([0.5, 0.25, 0.25])
+    assert Rule(width=0.5, overall=0.3).weights([90.0, 91.0]) == pytest.approx([0.5, 0.5])  # far from everything
+    assert Rule(width=0.5).weights([90.0, 91.0]) == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("given", ["time", "time=0", "time=-3", "time=inf", "time=much", {}, {"time": 1, "bytes": 1}])
@@ -117,7 +166,7 @@ def test_an_unknown_resource() -> None:
 )
 def test_local_settings_are_carried_over(method: str) -> None:
     recipe = names.recipe(method)
-    for name in ("FedAvg", "FedProx", "FedBuff", "ALT", "CC-FedAdam", "HeteroFL"):
+    for name in ("FedAvg", "FedProx", "FedBuff", "ALT", "CC-FedAdam", "HeteroFL", "FedAvg by sweeps"):
         again = made(METHODS[name].format(cohort=recipe.cohort, local=local_settings(recipe)))
         assert again.cohort == recipe.cohort, name
         assert again.batch == recipe.batch
@@ -169,7 +218,9 @@ def test_the_order_is_that_of_the_nearest_settings() -> None:
     found = pr.advise(experiment())
     assert found.budget == Budget(resource="updates", amount=120.0)
     assert found.situation.rounds == 40
-    order = standings([one for _, one in nearest(found.situation, tried(evidence(), "updates"))])
+    every = nearest(found.situation, tried(evidence(), "updates"))
+    order = standings([one for _, one in every], RULE.weights([distance for distance, _ in every]))
+    assert [one.distance for one in found.near] == [distance for distance, _ in every[:3]]
     assert [one.recipe for one in found.suggestions] == [one.recipe for one in order if one.recipe != "HeteroFL"]
     assert found.suggestions[0].method.partition("(")[2].startswith(("cohort=3", "concurrency=3", "mu=", "sco", "sca"))
     assert json.loads(json.dumps(found.plain()))["budget"] == {"resource": "updates", "amount": 120.0}
@@ -204,7 +255,7 @@ def test_a_slow_machine_counts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_the_evidence_does_not_reach_it_says_so() -> None:
     near, far = pr.advise(experiment(rounds=60)), pr.advise(experiment(rounds=60_000))
     assert not far.reaches
-    assert far.near[0][0] > near.near[0][0]
+    assert far.near[0].distance > near.near[0].distance
     assert any("does not reach this experiment" in note and "rounds" in note for note in far.notes)
     piped = pr.advise(experiment(method="fedavg(cohort=3) | compress_int8"))
     assert any("compress_int8" in note for note in piped.notes)
@@ -217,6 +268,13 @@ def test_advice_needs_an_end() -> None:
     with pytest.raises(UserError, match="an experiment whose end nobody knows"):
         pr.advise(endless)
     assert pr.advise(endless, "updates=60").situation.rounds == 20
+
+
+def test_another_rate_leaves_what_is_piped_on() -> None:
+    texts = candidates(pr.advise(experiment()))
+    swept = [text for text in texts if text.endswith(" | sweep")]
+    assert len(swept) in (0, 3)
+    assert _with_rate("fedavg(cohort=3, lr=0.1) | sweep", 3.0) == "fedavg(cohort=3, lr=0.3) | sweep"
 
 
 def test_fedavg_is_always_tried() -> None:

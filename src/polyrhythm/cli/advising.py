@@ -25,7 +25,7 @@ from polyrhythm.results.tables import HOLDS_ZERO, signed
 from polyrhythm.runs.files import write_whole
 from polyrhythm.studies.advice.advising import Advice, advise
 from polyrhythm.studies.advice.evidence import Standing
-from polyrhythm.studies.advice.trying import Choice, attempt, told
+from polyrhythm.studies.advice.trying import Choice, attempt, check_validation, told
 from polyrhythm.studies.files.maker import Maker
 
 _PAGE = "docs/results/heterogeneity-pays.md"
@@ -62,6 +62,8 @@ def advise_on(
         check_folder(configuration.out)
         check_output(path, "the chosen experiment")
     experiment = next(iter(assemble(configuration)))
+    if attempted:
+        check_validation(experiment)
     found = advise(experiment, budget, execution=configuration.execution)
     screen = Screen(stderr=as_json)
     if not as_json:
@@ -128,12 +130,13 @@ def _print(screen: Screen, found: Advice) -> None:
         screen,
         {
             "data": f"skew {_number(of.skew)}, sizes {of.sizes:.2f} (0: all clients alike)",
-            "devices": f"the slowest {of.speeds:.3g} times slower than the fastest, there {of.there:.0%} of the time",
+            "devices": f"the slowest {of.speeds:.3g} times slower than the fastest, there {of.there:.0%} of the time; "
+            f"{of.met:.0%} of the clients at some time of the budget",
             "cohort": f"{of.cohort:.0%} of the clients at a time",
             "budget": f"{found.budget}: {of.rounds:,.0f} rounds of FedAvg",
             **{
-                f"near {place}": f"{one.words} (distance {distance:.2f})"
-                for place, (distance, one) in enumerate(found.near, start=1)
+                f"near {place}": f"{one.setting.words} (distance {one.distance:.2f}, counts {one.share:.0%})"
+                for place, one in enumerate(found.near, start=1)
             },
         },
     )
@@ -146,8 +149,8 @@ def _print(screen: Screen, found: Advice) -> None:
         table.add_row(str(place), one.recipe, _gain(one.standing), shares, Text(one.method))
     screen.print_table(table)
     screen.print(
-        f"Gain with its 95 % interval over seeds, mean of the settings above; {HOLDS_ZERO}: it holds 0; *: it does "
-        "not, also after Holm's correction for all recipes. Best: the share of settings and seeds where it is highest.",
+        f"Gain with its 95 % interval over seeds, mean of settings by what they count; {HOLDS_ZERO}: it holds 0; *: it "
+        "does not, also after Holm's correction for all recipes. Best: the share of them where it is highest.",
         highlight=False,
     )
     screen.print(f"Evidence of {found.made['date']}, polyrhythm {found.made['polyrhythm']}: {_PAGE}", highlight=False)

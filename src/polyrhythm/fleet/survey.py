@@ -76,7 +76,7 @@ def survey(
     """
     place = Place(population=clients, seed=seed, labels=labels)
     devices = [fleet.devices.device(place, client) for client in range(clients)]
-    some = np.unique(np.linspace(0, clients - 1, min(clients, MOST_CLIENTS)).astype(int)).tolist()
+    some = _followed(clients)
     line, presence = fleet.links.bind(place), fleet.availability.bind(place)
 
     def speeds(way: Way) -> np.ndarray:
@@ -101,6 +101,34 @@ def survey(
         horizon=horizon,
         arrivals=_arrivals(fleet, place, horizon),
     )
+
+
+def met(
+    fleet: Fleet,
+    clients: int,
+    seed: int,
+    seconds: float,
+    *,
+    labels: Callable[[int], np.ndarray] | None = None,
+) -> float:
+    """The share of the clients that are there at some time of the first seconds; of up to 1,000 that are followed.
+
+    Args:
+        fleet: which.
+        clients: N.
+        seed: of an experiment.
+        seconds: from the beginning; at least one is looked at.
+        labels: the share of each class in a client's samples, for fleets that depend on it.
+    """
+    presence = fleet.availability.bind(Place(population=clients, seed=seed, labels=labels))
+    some, horizon = _followed(clients), max(1.0, seconds)
+    return sum(any(_stretches(functools.partial(presence.span, client), horizon)) for client in some) / len(some)
+
+
+def _followed(clients: int) -> list[int]:
+    """At most 1,000 of them, evenly spread."""
+    found: list[int] = np.unique(np.linspace(0, clients - 1, min(clients, MOST_CLIENTS)).astype(int)).tolist()
+    return found
 
 
 def _stretches(span: Callable[[float], tuple[bool, float]], horizon: float) -> Iterator[tuple[float, float]]:

@@ -52,14 +52,15 @@ def _mistakes(
                 fix="set local_test = 0.25",
             )
         if judged not in ("", "clients") and experiment.federation.validation is None:
-            raise _no_validation()
+            raise no_validation()
         prepare(experiment, execution)  # builds the model, and checks it against the data
     except UserError as error:
         return error.mistakes
     return ()
 
 
-def _no_validation() -> UserError:
+def no_validation() -> UserError:
+    """The mistake of whoever lets settings be chosen by data that are not there."""
     return UserError(
         "a search without validation data (validation = 0)",
         expected="a share of the training data that is held out to choose by",

@@ -21,6 +21,7 @@ from polyrhythm.studies.advice.evidence import (
     FAR,
     FIRST,
     RESOURCES,
+    RULE,
     Resource,
     Standing,
     Tried,
@@ -45,8 +46,11 @@ METHODS: Mapping[str, str] = {
     "CC-FedAdam": "cc_fedadam(cohort={cohort}, {local})",
     "HeteroFL": "heterofl(scaler=false, cohort={cohort}, {local})",
     "Curriculum": "curriculum_fl(score=local, cohort={cohort}, {local})",
+    "FedAvg by sweeps": "fedavg(cohort={cohort}, {local}) | sweep",
 }
 """The recipes that were compared, as an experiment file has them; `local` is what all of them do at a client."""
+SHOWN = 3
+"""Of the settings that advice rests on, the nearest ones, which it shows."""
 _VISITS = 6_000  # that are counted at most to know what a recipe costs; not seconds, so that all machines count alike
 _ROUNDS = 30  # by which that is foreseen
 
@@ -124,13 +128,29 @@ class Suggestion:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class Near:
+    """A setting of the evidence, and what it counts.
+
+    Args:
+        distance: from the experiment; about 1 is one step of the evidence.
+        share: of it in the mean by which recipes are ordered.
+        setting: what recipes gave there.
+    """
+
+    distance: float
+    share: float
+    setting: Tried
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Advice:
     """Advice: recipes in the order in which they are worth trying, and what that rests on.
 
     Args:
         situation: of the experiment.
         budget: what a run may spend.
-        near: the settings that it rests on, with their distances; about 1 is one step of the evidence.
+        near: the nearest settings of those that it rests on.
         suggestions: all recipes that were compared and that the experiment's model, data and local settings allow.
         notes: where the evidence does not reach, and what is left out, in words.
         made: when and by what the evidence was made.
@@ -138,7 +158,7 @@ class Advice:
 
     situation: Situation
     budget: Budget
-    near: tuple[tuple[float, Tried], ...]
+    near: tuple[Near, ...]
     suggestions: tuple[Suggestion, ...]
     notes: tuple[str, ...]
     made: Mapping[str, Any]
@@ -146,7 +166,7 @@ class Advice:
     @property
     def reaches(self) -> bool:
         """Whether a setting that was tried is like the experiment."""
-        return self.near[0][0] <= FAR
+        return self.near[0].distance <= FAR
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
@@ -155,8 +175,13 @@ class Advice:
             "budget": asdict(self.budget),
             "reaches": self.reaches,
             "near": [
-                {"setting": one.words, "distance": distance, "situation": one.situation.plain()}
-                for distance, one in self.near
+                {
+                    "setting": one.setting.words,
+                    "distance": one.distance,
+                    "share": one.share,
+                    "situation": one.setting.situation.plain(),
+                }
+                for one in self.near
             ],
             "suggestions": [
                 {"recipe": one.recipe, "method": one.method, "best": one.standing.best, **asdict(one.standing.gain)}
@@ -176,8 +201,8 @@ def advise(
         found.suggestions[0].method, found.notes
 
     Data skew, speeds, presence, cohort, and the rounds that FedAvg makes of the budget are measured, and compared with
-    those of the settings in a table that comes with the package; recipes are ordered by their mean gain over FedAvg in
-    the nearest one. `notes` says where the table does not reach.
+    those of the settings in a table that comes with the package; recipes are ordered by their mean gain over FedAvg
+    there, of which near settings have more. `notes` says where the table does not reach.
 
     Args:
         experiment: whose data, model, fleet, cohort and local settings count. Its method is what is advised on.
@@ -193,12 +218,14 @@ def advise(
     recipe = experiment.recipe
     local = local_settings(recipe)
     first = replace(experiment, recipe=made(METHODS[FIRST].format(cohort=recipe.cohort, local=local)), config=None)
-    rounds = rounds_within(first, spend, spend.amount, execution)
-    of = situation(experiment, recipe.cohort, rounds)
-    near = nearest(of, tried(table, spend.resource))
-    suggestions, notes = list[Suggestion](), [*_notes(experiment, near, of)]
-    for one in standings([setting for _, setting in near]):
-        method = method_of(one.recipe, recipe, near[0][1])
+    rounds, seconds = _within(first, spend, spend.amount, execution)
+    of = situation(experiment, recipe.cohort, rounds, seconds)
+    every = nearest(of, tried(table, spend.resource))
+    weights = RULE.weights([distance for distance, _ in every])
+    near = [Near(distance=d, share=share, setting=one) for (d, one), share in zip(every, weights, strict=True)]
+    suggestions, notes = list[Suggestion](), [*_notes(experiment, near[0], of)]
+    for one in standings([setting for _, setting in every], weights):
+        method = method_of(one.recipe, recipe, near[0].setting)
         try:
             prepare(replace(first, recipe=made(method), rounds=rounds, until=Until()), execution)
         except UserError as error:
@@ -208,7 +235,7 @@ def advise(
     return Advice(
         situation=of,
         budget=spend,
-        near=tuple(near),
+        near=tuple(near[:SHOWN]),
         suggestions=tuple(suggestions),
         notes=tuple(notes),
         made=table["made"],
@@ -270,6 +297,11 @@ def rounds_within(experiment: Experiment, budget: Budget, amount: float, executi
     Raises:
         UserError: not for one; or it costs nothing of what the budget is of.
     """
+    return _within(experiment, budget, amount, execution)[0]
+
+
+def _within(experiment: Experiment, budget: Budget, amount: float, execution: Execution) -> tuple[int, float]:
+    """The same, and the virtual seconds that they take."""
     dry = _counted(experiment, _ROUNDS, execution)
     each = budget.spent(dry) / max(1, dry.versions)
     if each <= 0.0:
@@ -294,7 +326,7 @@ def rounds_within(experiment: Experiment, budget: Budget, amount: float, executi
             why="nothing would be trained",
             fix=f"a larger budget: {budget.resource}={each * 10:.2g} is ten rounds",
         )
-    return rounds
+    return rounds, dry.virtual_seconds * rounds / max(1, dry.versions)
 
 
 def _counted(experiment: Experiment, rounds: int, execution: Execution) -> DryRun:
@@ -307,10 +339,10 @@ def _countable(experiment: Experiment) -> int:
     return max(1, _VISITS // experiment.recipe.cohort)
 
 
-def _notes(experiment: Experiment, near: list[tuple[float, Tried]], of: Situation) -> Iterator[str]:
-    distance, one = near[0]
+def _notes(experiment: Experiment, near: Near, of: Situation) -> Iterator[str]:
+    distance = near.distance
     if distance > FAR:
-        parts = one.situation.apart(of)
+        parts = near.setting.situation.apart(of)
         worst = ", ".join(key for key, value in sorted(parts.items(), key=lambda pair: -pair[1]) if value > 1.0)
         yield (
             f"the evidence does not reach this experiment: the nearest setting is {distance:.1f} away ({worst}), where "

@@ -22,8 +22,6 @@ RESOURCES: Mapping[Resource, str] = {
 }
 """What a budget may be of, and what that is called in a run's costs."""
 FIRST = "FedAvg"
-NEAREST = 1
-"""Settings that advice goes by: of 1, 2, 3 and 5 what loses least with places, fleets or both left out."""
 FAR = 1.5
 """Distance beyond which a setting is not like the experiment."""
 FILE = "evidence.json"
@@ -53,22 +51,65 @@ class Tried:
         """The setting in words."""
         return f"{self.name}; {self.fleet}; {self.situation.rounds:.0f} rounds"
 
+    @functools.cached_property
+    def gains(self) -> Mapping[str, float]:
+        """Of each recipe over FedAvg, added up over seeds."""
+        first = math.fsum(self.scores[FIRST])
+        return {row: math.fsum(values) - first for row, values in self.scores.items()}
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """How a recipe stands in the settings nearest to an experiment.
+    """How a recipe stands in the settings that count for an experiment.
 
     Args:
         recipe: what people call it.
-        gain: over FedAvg, in shares of 1: seed by seed, over the mean of the settings, with its 95 % interval, and
+        gain: over FedAvg, in shares of 1: seed by seed, the mean over the settings, with its 95 % interval, and
             Holm's correction for all recipes.
-        best: the share of settings and seeds in which it is the highest.
+        best: the share of settings and seeds in which it is the highest, weighted alike.
     """
 
     recipe: str
     gain: Difference
     best: float
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """Rule: how much the settings of the evidence count for an experiment, by their distance from it.
+
+    A setting at distance d counts exp(-(d / width)^2 / 2), among the `many` nearest; and all of them together count
+    `overall` beside that, evenly, so that far from everything the mean over all settings is left.
+
+    Args:
+        many: nearest settings that count; None for all.
+        width: distance within which a setting is like the experiment; None for those that count alike.
+        overall: what all settings count, in settings at distance 0.
+    """
+
+    many: int | None = None
+    width: float | None = None
+    overall: float = 0.0
+
+    def weights(self, distances: Sequence[float]) -> list[float]:
+        """The share of each setting, of all from the nearest on; together 1."""
+        known = len(distances)
+        among = [n < (self.many or known) for n in range(known)]
+        # from the nearest on, so that far away not all of them are 0
+        near = [
+            float(counts) if self.width is None else counts * math.exp(-0.5 * (distance / self.width) ** 2)
+            for counts, distance in zip(among, distances, strict=True)
+        ]
+        if not self.overall and not sum(near):
+            near[0] = 1.0
+        found = [self.overall / known + one for one in near]
+        return [one / math.fsum(found) for one in found]
+
+
+RULE = Rule(width=0.3, overall=0.3)
+"""How advice is made: of `judging.RULES` what loses least where the place and the fleet of a setting are left out."""
 
 
 @functools.cache
@@ -91,9 +132,12 @@ def tried(table: Mapping[str, Any], resource: Resource, *, held_out: bool = Fals
         Tried(
             name=one["name"],
             fleet=one["fleet"],
-            situation=Situation(**one["situation"], rounds=level["rounds"]),
+            situation=Situation(**one["situation"], rounds=level["rounds"], met=level["met"]),
             rates=one["rates"],
-            scores={row: tuple(v / 1e4 for v in values) for row, values in level["scores"].items()},
+            scores={
+                row: tuple(v / 1e4 for v in values)
+                for row, values in zip(table["recipes"], level["scores"], strict=True)
+            },
         )
         for one in table["settings"]
         if one["held_out"] == held_out
@@ -101,31 +145,49 @@ def tried(table: Mapping[str, Any], resource: Resource, *, held_out: bool = Fals
     ]
 
 
-def nearest(of: Situation, known: Sequence[Tried], many: int = NEAREST) -> list[tuple[float, Tried]]:
-    """The settings nearest to a situation with their distances, each at its nearest budget."""
+def nearest(of: Situation, known: Sequence[Tried]) -> list[tuple[float, Tried]]:
+    """All settings with their distances from a situation, the nearest first, each at its nearest budget."""
     found: dict[tuple[str, str], tuple[float, Tried]] = {}
     for one in known:
         distance, key = of.distance(one.situation), (one.name, one.fleet)
         if key not in found or distance < found[key][0]:
             found[key] = (distance, one)
-    return sorted(found.values(), key=lambda pair: pair[0])[:many]
+    return sorted(found.values(), key=lambda pair: pair[0])
 
 
-def standings(near: Sequence[Tried]) -> list[Standing]:
+def ordered(some: Sequence[Tried], weights: Sequence[float]) -> list[str]:
+    """All recipes in the order of `standings`, without what is shown beside it."""
+    gains = dict.fromkeys(some[0].scores, 0.0)
+    for one, share in zip(some, weights, strict=True):
+        if share:
+            for row, gain in one.gains.items():
+                gains[row] += share * gain
+    return sorted(gains, key=lambda row: (-gains[row], row != FIRST))
+
+
+def standings(some: Sequence[Tried], weights: Sequence[float] | None = None) -> list[Standing]:
     """All recipes by their mean gain over FedAvg in some settings, the highest first.
 
     Seeds are the same in all settings: a seed's gain is the mean over the settings, so that seeds are independent.
+
+    Args:
+        some: the settings.
+        weights: the share of each in the mean, together 1; None for the same of all.
     """
-    rows, seeds = list(near[0].scores), range(len(near[0].scores[FIRST]))
+    shares = weights or [1.0 / len(some)] * len(some)
+    rows, seeds = list(some[0].scores), range(len(some[0].scores[FIRST]))
+    counting = [(one, share) for one, share in zip(some, shares, strict=True) if share]
     gains = {
-        row: [math.fsum(one.scores[row][s] - one.scores[FIRST][s] for one in near) / len(near) for s in seeds]
+        row: [math.fsum(share * (one.scores[row][s] - one.scores[FIRST][s]) for one, share in counting) for s in seeds]
         for row in rows
     }
     found = corrected({row: difference(of) for row, of in gains.items() if row != FIRST})
     found[FIRST] = Difference(mean=0.0)
-    cells = [(one, s) for one in near for s in seeds]
-    wins = {
-        row: sum(one.scores[row][s] >= max(of[s] for of in one.scores.values()) for one, s in cells) for row in rows
-    }
+    best = dict.fromkeys(rows, 0.0)
+    for one, share in counting:
+        for s in seeds:
+            highest = max(of[s] for of in one.scores.values())
+            for row in rows:
+                best[row] += share / len(seeds) * (one.scores[row][s] >= highest)
     order = sorted(rows, key=lambda row: (-(found[row].mean or 0.0), row != FIRST))
-    return [Standing(recipe=row, gain=found[row], best=wins[row] / len(cells)) for row in order]
+    return [Standing(recipe=row, gain=found[row], best=best[row]) for row in order]

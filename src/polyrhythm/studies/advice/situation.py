@@ -10,9 +10,9 @@ from typing import final
 import numpy as np
 
 from polyrhythm.experiments.experiment import Experiment
-from polyrhythm.fleet.survey import survey
+from polyrhythm.fleet.survey import met, survey
 
-_STEPS: Mapping[str, float] = {"skew": 0.3, "speeds": 2.0, "there": 0.4, "cohort": 2.0, "rounds": 1.0}
+_STEPS: Mapping[str, float] = {"skew": 0.3, "speeds": 2.0, "there": 0.4, "met": 0.4, "cohort": 2.0, "rounds": 1.0}
 """What counts as a distance of 1: about that between neighbouring settings of the evidence."""
 _BY_RATIO = ("speeds", "cohort", "rounds")
 _UNKNOWN = 1.0  # the distance of what is not known
@@ -28,6 +28,7 @@ class Situation:
         sizes: the coefficient of variation of how many samples clients hold; shown, and not gone by.
         speeds: how many times longer a sample takes the slowest 5 % of devices than the fastest 5 %, 1 or more.
         there: the share of a day in which a client is there, mean over clients.
+        met: the share of the clients that are there at some time while FedAvg spends the budget.
         cohort: the share of the clients that is at work at a time.
         rounds: that FedAvg makes of the budget.
     """
@@ -36,6 +37,7 @@ class Situation:
     sizes: float
     speeds: float
     there: float
+    met: float
     cohort: float
     rounds: float
 
@@ -62,17 +64,18 @@ class Situation:
         return asdict(self)
 
 
-def situation(experiment: Experiment, cohort: int, rounds: float) -> Situation:
+def situation(experiment: Experiment, cohort: int, rounds: float, seconds: float) -> Situation:
     """The situation of an experiment. Nothing is trained.
 
     Args:
         experiment: which.
         cohort: clients at work at a time.
         rounds: that FedAvg makes of the budget.
+        seconds: of virtual time that these take.
     """
-    federation = experiment.federation
-    sizes = federation.sizes[experiment.holders()].astype(float)
-    found = survey(experiment.fleet, federation.clients, experiment.seed, labels=federation.label_shares())
+    federation, fleet, seed = experiment.federation, experiment.fleet, experiment.seed
+    sizes, labels = federation.sizes[experiment.holders()].astype(float), federation.label_shares()
+    found = survey(fleet, federation.clients, seed, labels=labels)
     slow = np.concatenate([found.seconds_per_sample, 1.0 / found.flops_per_second])
     low, high = np.quantile(slow, (0.05, 0.95))
     return Situation(
@@ -80,6 +83,7 @@ def situation(experiment: Experiment, cohort: int, rounds: float) -> Situation:
         sizes=float(sizes.std() / sizes.mean()),
         speeds=float(high / low),
         there=float(found.share.mean()),
+        met=met(fleet, federation.clients, seed, seconds, labels=labels),
         cohort=min(1.0, cohort / len(sizes)),
         rounds=float(rounds),
     )

@@ -18,7 +18,7 @@ from polyrhythm.results import Run
 from polyrhythm.runs.costs import COSTS
 from polyrhythm.studies.advice.advising import Advice, Budget, made, rounds_within
 from polyrhythm.studies.advice.evidence import FIRST, RESOURCES
-from polyrhythm.studies.checking import check
+from polyrhythm.studies.checking import check, no_validation
 from polyrhythm.studies.definition import Search, Study
 from polyrhythm.studies.planning import planned
 from polyrhythm.studies.running.executing import Listener, carry_out
@@ -109,6 +109,7 @@ def attempt(
         UserError: no validation data, or a budget that does not pay for two candidates; or another attempt of this name
             is in the folder.
     """
+    check_validation(experiment)
     make = make or _Replaced(experiment, execution)
     sizes = _sizes(advice)
     left, rungs = candidates(advice)[: sizes[0]], list[Rung]()
@@ -132,6 +133,16 @@ def attempt(
     assert best.score is not None
     rounds_in_all = _rounds(experiment, left[0], advice, advice.budget.amount, execution)
     return Choice(method=left[0], rounds=rounds_in_all, score=best.score, rungs=tuple(rungs))
+
+
+def check_validation(experiment: Experiment) -> None:
+    """Goes on if candidates can be judged, which is known before anything is measured.
+
+    Raises:
+        UserError: there are no validation data.
+    """
+    if experiment.federation.validation is None:
+        raise no_validation()
 
 
 def candidates(advice: Advice) -> list[str]:
@@ -162,10 +173,10 @@ def _sizes(advice: Advice) -> tuple[int, ...]:
 
 def _with_rate(method: str, factor: float) -> str:
     """A method with its rate multiplied: the server's where one is given, else the local one."""
-    (call,) = Pipe.of(method).calls
+    call, *piped = Pipe.of(method).calls
     key = "server_lr" if "server_lr" in call.named else "lr"
     rate = float(f"{call.named[key] * factor:.3g}")
-    return str(Call(call.name, call.positional, {**call.named, key: rate}))
+    return str(Pipe([Call(call.name, call.positional, {**call.named, key: rate}), *piped]))
 
 
 def _rounds(experiment: Experiment, method: str, advice: Advice, amount: float, execution: Execution) -> int:

@@ -10,147 +10,40 @@ import datetime
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from polyrhythm import __version__
-from polyrhythm.config.expressions import parse_call
+from polyrhythm.config.expressions import Pipe
+from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import what_and_how
+from polyrhythm.fleet.survey import met
 from polyrhythm.results import Run
 from polyrhythm.runs.costs import COSTS, Row, score
 from polyrhythm.studies.advice.advising import METHODS
 from polyrhythm.studies.advice.evidence import FILE, FIRST, RESOURCES
 from polyrhythm.studies.advice.judging import FIXED
 from polyrhythm.studies.advice.page import told
+from polyrhythm.studies.advice.places import EVIDENCE, FLEETS, HELD_OUT, OTHER_FLEETS, Place
 from polyrhythm.studies.advice.situation import situation
-from polyrhythm.studies.definition import Scale, Search, Study
-from polyrhythm.studies.files.maker import Maker
+from polyrhythm.studies.definition import Scale
 from polyrhythm.studies.page.findings import Findings
 from polyrhythm.studies.planning import planned
 from polyrhythm.studies.running.executing import carry_out
-from polyrhythm.studies.space import Setting
 
-LONGER: Mapping[str, int] = {"FedBuff": 3, "FADAS": 3, "HeteroFL": 2, "CCFL": 2}
-"""How many times as many versions those make that spend less on one, so that they reach the others' budgets."""
-
-RATES: Mapping[str, Any] = {"method.lr": (0.03, 0.1, 0.3)}
-OWN_RATES: Mapping[str, Mapping[str, Any]] = {
-    row: {"method.lr": (0.1,), "method.server_lr": rates}
-    for row, rates in {
-        "FedAdam": (0.01, 0.03, 0.1),
-        "FADAS": (0.01, 0.03, 0.1),
-        "CC-FedAdam": (0.01, 0.03, 0.1),
-    }.items()
-}
-"""What is tried for each row: three settings."""
-
-_LINKS = "links(down=1e6, up=2.5e5, latency=0.05)"
-_ENERGY = "energy(joules_per_flop=1e-8)"
-FLEETS: Mapping[str, str] = {
-    "alike": f"uniform(seconds_per_sample=0.05) | {_LINKS} | {_ENERGY}",
-    "five tiers": f"tiers(slowdown=[1, 2, 4, 8, 16], seconds_per_sample=0.05) | {_LINKS} | {_ENERGY}",
-    "phones": f"phones | {_ENERGY}",
-}
-OTHER_FLEETS: Mapping[str, str] = {
-    "three tiers": f"tiers(slowdown=[1, 3, 10], seconds_per_sample=0.05) | {_LINKS} | {_ENERGY}",
-    "lognormal": f"lognormal(median=0.05, sigma=1) | {_LINKS} | {_ENERGY}",
-    "phones, half there": f"phones | markov(mean_on=3600, mean_off=3600) | {_ENERGY}",
-}
-SEEDS = (0, 1, 2)
-TUNED_ON = (100,)
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Place: data, how they are dealt, and a cohort; what one study is of.
-
-    Args:
-        name: of it.
-        data, partition, model, local: as an experiment file has them.
-        clients, cohort, rounds, every: clients in all, in a round, rounds of FedAvg, and rounds between evaluations.
-        fleets: the columns, by name.
-        held_out: whether advice is judged by it, instead of made from it.
-    """
-
-    name: str
-    partition: str
-    cohort: int
-    rounds: int
-    every: int = 1
-    data: str = "digits"
-    model: str = "mlp(hidden=[32])"
-    local: str = "epochs=2, batch=10, lr=0.1"
-    clients: int = 30
-    fleets: Mapping[str, str]
-    held_out: bool = False
-
-    def study(self, methods: Sequence[str], seeds: Sequence[int]) -> Study:
-        """The study of it: all methods, with rates that were tried over half as many rounds."""
-        shared = {
-            "data": self.data,
-            "clients": self.clients,
-            "partition": self.partition,
-            "model": self.model,
-            "validation": 0.15,
-            "evaluation": {"every": self.every},
-        }
-        texts = {row: METHODS[row].format(cohort=self.cohort, local=self.local) for row in methods}
-        rows = {row: {"method": text, "rounds": self.rounds * LONGER.get(row, 1)} for row, text in texts.items()}
-        search = Search(
-            kind="grid",
-            space=RATES,
-            rows={row: space for row, space in OWN_RATES.items() if row in rows},
-            seeds=TUNED_ON,
-            by="final",
-            column=next(iter(self.fleets)),
-            over={"rounds": max(1, self.rounds // 2)},
-        )
-        columns: dict[str, Setting] = {name: {"fleet": text} for name, text in self.fleets.items()}
-        return Study(
-            name="pays", rows=rows, make=Maker(values=shared), columns=columns, seeds=tuple(seeds), search=search
-        )
-
-
-_SKEWS = {
-    "iid": "iid",
-    "dirichlet 0.5": "dirichlet(alpha=0.5, min_size=4, repair=true)",
-    "dirichlet 0.1": "dirichlet(alpha=0.1, min_size=4, repair=true)",
-}
-_COHORTS: Mapping[int, Mapping[str, Any]] = {3: {"rounds": 60, "every": 3}, 12: {"rounds": 20}}
-EVIDENCE: tuple[Place, ...] = tuple(
-    Place(name=f"digits, {skew}, {cohort} of 30", partition=partition, cohort=cohort, fleets=FLEETS, **of)
-    for skew, partition in _SKEWS.items()
-    for cohort, of in _COHORTS.items()
-)
-HELD_OUT: tuple[Place, ...] = (
-    Place(
-        name="digits, dirichlet 0.3, 6 of 30",
-        partition="dirichlet(alpha=0.3, min_size=4, repair=true)",
-        cohort=6,
-        rounds=32,
-        every=2,
-        fleets={key: OTHER_FLEETS[key] for key in ("three tiers", "phones, half there")},
-        held_out=True,
-    ),
-    Place(
-        name="digits, two classes each, 6 of 40",
-        partition="shards(per_client=2)",
-        clients=40,
-        cohort=6,
-        rounds=32,
-        every=2,
-        fleets={key: OTHER_FLEETS[key] for key in ("lognormal", "phones, half there")},
-        held_out=True,
-    ),
-)
+SEEDS = (0, 1)
 
 
 def carried_out(places: Sequence[Place], runs: Path, methods: Sequence[str], seeds: Sequence[int]) -> None:
     """Makes what is not there yet of the runs of some places, each in a folder of its own."""
     for place in places:
-        carry_out(planned(place.study(methods, seeds)), folder_of(place, runs), 1)
+        carry_out(planned(place.study(methods, seeds_of(place, seeds))), folder_of(place, runs), 1)
+
+
+def seeds_of(place: Place, seeds: Sequence[int]) -> Sequence[int]:
+    """The seeds of a place: of those that are held out one, as more places count for more than more seeds."""
+    return seeds[:1] if place.held_out else seeds
 
 
 def folder_of(place: Place, runs: Path) -> Path:
@@ -178,7 +71,7 @@ def gathered(places: Sequence[Place], runs: Path, methods: Sequence[str], seeds:
         "polyrhythm": __version__,
         "command": "polyrhythm study heterogeneity/pays --scale paper",
     }
-    return {"made": made, "seeds": counted, "settings": settings}
+    return {"made": made, "seeds": counted, "recipes": list(methods), "settings": settings}
 
 
 def _finished(place: Place, runs: Path) -> dict[tuple[str, str, int], Run]:
@@ -195,15 +88,18 @@ def _setting(
     place: Place, fleet: str, found: Mapping[tuple[str, str, int], Run], methods: Sequence[str], seeds: Sequence[int]
 ) -> dict[str, Any]:
     make = planned(place.study(methods, seeds)).cell(FIRST, fleet).make
-    of = [situation(what_and_how(make({}, seed))[0], place.cohort, 1) for seed in seeds]
+    experiments = {seed: what_and_how(make({}, seed))[0] for seed in seeds}
+    of = [situation(one, place.cohort, 1, 1.0) for one in experiments.values()]
     means = {key: _mean([getattr(one, key) for one in of]) for key in ("skew", "sizes", "speeds", "there", "cohort")}
     rows = {key: run.versions for key, run in found.items() if key[1] == fleet and key[2] in seeds}
     levels: dict[str, list[dict[str, Any]]] = {resource: [] for resource in RESOURCES}
-    for resource, cost in RESOURCES.items():
-        for rounds in (place.rounds // 4, place.rounds // 2, place.rounds):
-            spent = {s: COSTS[cost].of(_at_version(rows[FIRST, fleet, s], rounds)) for s in seeds}
-            scores = {row: [_reached(rows[row, fleet, s], cost, spent[s]) for s in seeds] for row in methods}
-            levels[resource].append({"rounds": rounds, "scores": scores})
+    for rounds in (place.rounds // 4, place.rounds // 2, place.rounds):
+        at = {seed: _at_version(rows[FIRST, fleet, seed], rounds) for seed in seeds}
+        seconds = {seed: COSTS["virtual_seconds"].of(row) for seed, row in at.items()}
+        share = _mean([_met(one, seconds[seed]) for seed, one in experiments.items()])
+        for resource, cost in RESOURCES.items():
+            scores = [[_reached(rows[row, fleet, s], cost, COSTS[cost].of(at[s])) for s in seeds] for row in methods]
+            levels[resource].append({"rounds": rounds, "met": round(share, 4), "scores": scores})
     return {
         "name": place.name,
         "fleet": fleet,
@@ -214,9 +110,14 @@ def _setting(
     }
 
 
+def _met(experiment: Experiment, seconds: float) -> float:
+    of = experiment.federation
+    return met(experiment.fleet, of.clients, experiment.seed, seconds, labels=of.label_shares())
+
+
 def _rates(run: Run) -> dict[str, float]:
     """What was chosen for a recipe, by key."""
-    given = parse_call(str(run.config["method"])).named
+    given = Pipe.of(str(run.config["method"])).calls[0].named
     return {f"method.{key}": given[key] for key in ("lr", "server_lr") if key in given}
 
 
