@@ -9,6 +9,7 @@ import os
 import re
 import resource
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -79,6 +80,7 @@ def _some(reader: Reader, paths: Sequence[Path], patience: int) -> list[Outcome]
     here, there = os.pipe()
     child = os.fork()
     if child == 0:
+        sys.setrecursionlimit(1000)  # Python's own: hypothesis raises it, and may leave it so
         with contextlib.suppress(BaseException):
             for path in paths:
                 os.write(there, json.dumps(_read(reader, path, patience)).encode()[:60_000] + b"\n")
