@@ -214,7 +214,8 @@ class Versions:
         for key, mechanism in recipe.overriding("before_step"):
             parts[key], mean = mechanism.before_step(setup, parts[key], with_noise, mean)
         nobody = None if recipe.releasing.sets_all else nobody
-        if rests := resting(recipe, self.layout, state.version):
+        rests = resting(recipe, self.layout, state.version)
+        if rests and len(mean) == self.layout.size:  # vectors of a dry run are shorter, and nothing moves in them
             nobody = _and_of(rests, torch.zeros(len(mean), dtype=torch.bool) if nobody is None else nobody.clone())
         held_back = skipped or recipe.releasing.holds_back(setup, parts)
         stepped, buffers = state.weights, state.buffers
