@@ -215,7 +215,7 @@ class Versions:
             parts[key], mean = mechanism.before_step(setup, parts[key], with_noise, mean)
         nobody = None if recipe.releasing.sets_all else nobody
         rests = resting(recipe, self.layout, state.version)
-        if rests and len(mean) == self.layout.size:  # vectors of a dry run are shorter, and nothing moves in them
+        if rests and max(one.offset + one.size for one in rests) <= len(mean):  # a dry run has shorter vectors
             nobody = _and_of(rests, torch.zeros(len(mean), dtype=torch.bool) if nobody is None else nobody.clone())
         held_back = skipped or recipe.releasing.holds_back(setup, parts)
         stepped, buffers = state.weights, state.buffers
