@@ -16,7 +16,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -109,9 +109,21 @@ def experiment(model: nn.Module, recipe: pr.Recipe, clients: int, held: int, rou
     return pr.Experiment(federation=federation, model=model, recipe=recipe, rounds=rounds)
 
 
-def by_hand(made: pr.Experiment, model: nn.Module, batch: int, rate: float, device: torch.device) -> Iterator[None]:
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+"""Of a model, a batch's tokens and what follows them."""
+TASK = task("next_token")
+
+
+def of_task(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    """The task's loss of the model's logits."""
+    return TASK.loss(model(inputs), targets)
+
+
+def by_hand(
+    made: pr.Experiment, model: nn.Module, batch: int, rate: float, device: torch.device, loss: Loss = of_task
+) -> Iterator[None]:
     """Rounds of the loop that anybody would write, on a device."""
-    model, of, data = copy.deepcopy(model).to(device), task("next_token"), made.federation.train
+    model, data = copy.deepcopy(model).to(device), made.federation.train
     assert isinstance(data, ArraySamples)
     inputs, targets = data.inputs.to(device), data.targets.to(device)
     learns = {name: value for name, value in model.named_parameters() if value.requires_grad}
@@ -124,7 +136,7 @@ def by_hand(made: pr.Experiment, model: nn.Module, batch: int, rate: float, devi
             sgd, own = torch.optim.SGD(learns.values(), lr=rate), made.federation.indices(client)
             for part in own[torch.randperm(len(own))].to(device).split(batch):
                 sgd.zero_grad()
-                of.loss(model(inputs[part]), targets[part]).backward()
+                loss(model, inputs[part], targets[part]).backward()
                 sgd.step()
             for name, value in learns.items():
                 mean[name] += value.detach() / made.federation.clients

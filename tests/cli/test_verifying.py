@@ -82,6 +82,18 @@ def test_a_run_is_replayed(polyrhythm: Command, tmp_path: Path, monkeypatch: pyt
     assert (found.code, json.loads(found.out)["last"]) == (0, 4)
 
 
+@pytest.mark.parametrize(
+    "recipe", ["fedex_lora", "flora(rank=none)", "flexlora(rank=none)", "ffa_lora", "rolora | server_adam"]
+)
+def test_adapters_are_replayed_from_updates(polyrhythm: Command, tmp_path: Path, recipe: str) -> None:
+    """The server's average needs to know which numbers are factors, and makes what it changes under them."""
+    out = ("--out", str(tmp_path))
+    small = ("--model", "with_lora(mlp(hidden=[8]), rank=2)", "--set", "method.cohort=3", "--log-updates")
+    assert polyrhythm(*RUN, *small, "--method", recipe, *out).code == 0
+    found = polyrhythm("replay", "mine", "--from-updates", "--json", *out)
+    assert (found.code, json.loads(found.out)["last"]) == (0, 4)
+
+
 def test_a_run_without_updates_cannot_be_replayed_from_them(polyrhythm: Command, tmp_path: Path) -> None:
     out = ("--out", str(tmp_path))
     polyrhythm(*RUN, *out)

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import polyrhythm as pr
+from polyrhythm.base.adapters import Adapter, Factor
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.sums import weighted_sum
-from polyrhythm.core import versions
+from polyrhythm.base.vectors import Segment
 from polyrhythm.methods.capacity.rank_prefix import RankPrefix
 from polyrhythm.methods.order.base import Curriculum, Pacing
 from polyrhythm.methods.papers import fedavg
@@ -263,8 +264,8 @@ STEPS: dict[str, Any] = {
 }
 
 
-def _of_all(rests: Any, layout: Any, version: Any) -> tuple[()]:
-    return ()
+def _other(adapter: Adapter, which: Factor) -> Segment:
+    return adapter.b if which == "A" else adapter.a
 
 
 @law(
@@ -274,7 +275,7 @@ def _of_all(rests: Any, layout: Any, version: Any) -> tuple[()]:
         "whatever the steps": swap(
             PerStep, "weigh", lambda self, setup, state, version, facts, shares: [1.0] * len(facts)
         ),
-        "what rests moves": swap(versions, "resting", _of_all),
+        "the other factor rests": swap(Adapter, "factor", _other),
     },
 )
 def test_client_centric_steps_are_taken_on_the_vector_of_adapters(kind: str) -> None:

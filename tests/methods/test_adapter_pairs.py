@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -210,6 +211,18 @@ def test_what_is_pruned_travels_no_more() -> None:
     log = logged(model=small_lora, recipe=recipe, rounds=8)[1]
     sizes = {8 + 4 * (RANKS // 3 * rank + HEAD) for rank in (3, 1)}
     assert {v.bytes_up for v in log.visits} == {v.bytes_down for v in log.visits} == sizes
+
+
+def test_last_ranks_that_shrink_are_given_up() -> None:
+    """Weights of last ranks decay until all four clients prune; of what does not shrink, every rank stays."""
+    sizes = dict[float, list[int]]()
+    for prune_to, tail_decay in ((0.5, 2.0), (1.0, 0.0)):
+        recipe = pr.hetlora(**ONCE | {"epochs": 2}, lr=0.1, rank=(4,), prune_to=prune_to, tail_decay=tail_decay)
+        log = logged(model=partial(small_lora, rank=4), recipe=recipe, rounds=4)[1]
+        sizes[prune_to] = [visit.bytes_up for visit in log.visits]
+    pruned, whole = sizes[0.5], sizes[1.0]
+    assert pruned[:4] == [whole[0] + 8] * 4
+    assert max(pruned[-4:]) < whole[0] == max(whole)
 
 
 @row("an average of adapters × prox, compression, weighing, deadlines, over-selection")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import json
 import os
 import re
@@ -80,6 +81,7 @@ def _some(reader: Reader, paths: Sequence[Path], patience: int) -> list[Outcome]
     here, there = os.pipe()
     child = os.fork()
     if child == 0:
+        gc.freeze()  # what other tests left is not this reader's work: looking through all of it takes a second
         sys.setrecursionlimit(1000)  # Python's own: hypothesis raises it, and may leave it so
         with contextlib.suppress(BaseException):
             for path in paths:

@@ -44,6 +44,10 @@ class Adapter:
         """r."""
         return self.a.shape[0]
 
+    def factor(self, which: Factor) -> Segment:
+        """Where A or B lies."""
+        return self.a if which == "A" else self.b
+
     def product(self, vector: Tensor) -> Tensor:
         """s B A of a vector [P], float64 [d, k]."""
         return self.scale * (self.b.of(vector).double() @ self.a.of(vector).double())

@@ -148,7 +148,12 @@ WORKS = {
     "vgg11-cifar10": Work(
         name="vgg11",
         model=vgg11,
-        **{"shape": (3, 32, 32), "clients": 20, "samples": 64, "batch": 16, "lr": 0.01, "draws": True},  # type: ignore[arg-type]
+        shape=(3, 32, 32),
+        clients=20,
+        samples=64,
+        batch=16,
+        lr=0.01,
+        draws=True,
     ),
     "lstm-shakespeare": Work(
         name="char-lstm",

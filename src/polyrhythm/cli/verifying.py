@@ -17,11 +17,12 @@ from polyrhythm.cli.resuming import experiment_of
 from polyrhythm.config import names
 from polyrhythm.config.written import configuration_of
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.experiments.adapters import adapters_for, for_adapters
+from polyrhythm.experiments.in_memory import begun_with
 from polyrhythm.experiments.replay import ServerSide, log_start, replay, replay_server
 from polyrhythm.experiments.verify import Verdict, verify
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.models.building import build
-from polyrhythm.models.weights import load_weights
 from polyrhythm.results import Run
 from polyrhythm.runs.environment import differences
 
@@ -77,9 +78,9 @@ def server_of(run: Run, trust: Trust) -> ServerSide:
     start, configuration = log_start(run), configuration_of(run, trust=trust)
     with seeded_everywhere(configuration.seed, "init"):
         module = build(names.model(configuration.model or "mlp", trust), start.shape, start.outputs)
-    if configuration.init is not None:
-        module = load_weights(module, configuration.init, configuration.init_skip)
-    engine, recipe = TorchEngine(module, names.task(start.task)), names.recipe(configuration.method, trust)
+    recipe = names.recipe(configuration.method, trust)
+    module = begun_with(for_adapters(recipe, module), configuration.init, configuration.init_skip)
+    engine = TorchEngine(module, names.task(start.task))
     if not recipe.capacity.whole:
         raise UserError(
             f"run {run.id} from its updates alone, whose clients train parts of the model ({recipe.capacity.label()})",
@@ -98,6 +99,7 @@ def server_of(run: Run, trust: Trust) -> ServerSide:
         eligible=len(start.clients),
         places=spans_of(engine.layout),
         steady=fleet.steady,
+        adapters=adapters_for(recipe, engine.at_rest(), engine.layout),
     )
     return ServerSide(recipe=recipe, setup=setup, engine=engine, initial=start.initial, clients=start.clients)
 

@@ -9,8 +9,7 @@ from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.config.calls import key_of
 from polyrhythm.config.expressions import Call
 from polyrhythm.models.catalogue import AROUND
-
-_RANK = 8  # of `lora` without one, as of `with_lora`
+from polyrhythm.models.low_rank import RANK
 
 
 def folded(calls: Iterable[Call]) -> Call:
@@ -53,7 +52,7 @@ def _around(inner: Call, call: Call) -> Call:
                 why="lora after a pipe gives settings of the model's adapter",
                 fix=f"leave {twice[0]} out in one of them",
             )
-        return replace(inner, named={**inner.named, "rank": _RANK, **call.named})
+        return replace(inner, named={**inner.named, "rank": RANK, **call.named})
     return Call(name, (inner,), call.named, inner.place)
 
 

@@ -18,11 +18,10 @@ from polyrhythm.base.frozen import cached, new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Facts, Report, Roster, State
 from polyrhythm.base.portions import Portion
 from polyrhythm.base.sums import combine_buffers
-from polyrhythm.base.vectors import Buffers, Layout, Segment, first_non_finite, with_statistics
+from polyrhythm.base.vectors import Buffers, Layout, first_non_finite, with_statistics
 from polyrhythm.core.classes import without_lacking
 from polyrhythm.core.portions import kept_state, mean_of_held, over_holders, portion_of
 from polyrhythm.core.readiness import given_up
-from polyrhythm.core.returned import resting
 from polyrhythm.core.server_state import Released, ServerState
 from polyrhythm.core.sums import Opened, counted, noted, opened
 from polyrhythm.core.validation import diverged
@@ -214,9 +213,11 @@ class Versions:
         for key, mechanism in recipe.overriding("before_step"):
             parts[key], mean = mechanism.before_step(setup, parts[key], with_noise, mean)
         nobody = None if recipe.releasing.sets_all else nobody
-        rests = resting(recipe, self.layout, state.version)
-        if rests and max(one.offset + one.size for one in rests) <= len(mean):  # a dry run has shorter vectors
-            nobody = _and_of(rests, torch.zeros(len(mean), dtype=torch.bool) if nobody is None else nobody.clone())
+        rests = recipe.rests(state.version)
+        if rests is not None and setup.adapters:  # a dry run has none
+            nobody = torch.zeros(setup.size, dtype=torch.bool) if nobody is None else nobody.clone()
+            for adapter in setup.adapters:
+                adapter.factor(rests).of(nobody).fill_(True)
         held_back = skipped or recipe.releasing.holds_back(setup, parts)
         stepped, buffers = state.weights, state.buffers
         if not held_back:
@@ -277,13 +278,6 @@ class Versions:
             for slot, known, first in zip(self.layout.buffers, state.buffers, theirs[0], strict=True)
         )
         return combine_buffers(self.layout, [*theirs, ours], [*moves, stays])
-
-
-def _and_of(segments: tuple[Segment, ...], mask: Tensor) -> Tensor:
-    """A mask [P] in which these parameters are as well."""
-    for segment in segments:
-        segment.of(mask).fill_(True)
-    return mask
 
 
 def wanted_in(recipe: Recipe, parts: States) -> int | None:

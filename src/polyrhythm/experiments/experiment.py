@@ -19,19 +19,16 @@ from polyrhythm.base.settings import Count, Seed, Settings, Takes
 from polyrhythm.base.streams import seeded_everywhere
 from polyrhythm.data.federation import Federation
 from polyrhythm.experiments.adapters import for_adapters
-from polyrhythm.experiments.in_memory import losses_told, source_of, weights_told
+from polyrhythm.experiments.in_memory import Initial, begun_with, losses_told, weights_told
 from polyrhythm.experiments.reachable_end import check_budget, check_end, check_metric
 from polyrhythm.experiments.settings import Evaluation, Name, Until
 from polyrhythm.fleet import Fleet, FleetState
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.models.adapter_files import is_adapter, load_adapter
 from polyrhythm.models.building import build
 from polyrhythm.models.calling import calls
 from polyrhythm.models.catalogue import Builder
 from polyrhythm.models.task import Task
 from polyrhythm.models.tasks import task
-from polyrhythm.models.weights import load_weights
-from polyrhythm.results import Run
 
 
 @final
@@ -52,8 +49,8 @@ class Experiment(Settings):
         seed: decides every random draw of the run.
         evaluation: what is measured.
         initial: the initial weights by name: a safetensors file, a state dict or a file with one (.pt, .pth), a module,
-            or a run, of which they are the final ones; or a folder with
-            an adapter, as `run.adapter` writes it; None for the model's own.
+            or a run, of which they are the final ones; or a folder with an adapter, as `run.adapter` writes it; None
+            for the model's own.
         initial_skip: patterns of names that begin as the model makes them all the same, such as ("head.*",).
         expert: how difficult each training sample is, for curricula that ask an expert: a safetensors file with a
             trained model of the same architecture, as `polyrhythm expert` makes, or the losses themselves, [n].
@@ -73,9 +70,7 @@ class Experiment(Settings):
     until: Until = field(default_factory=Until)
     seed: Seed = 0
     evaluation: Evaluation = field(default_factory=Evaluation)
-    initial: Annotated[
-        Path | str | Mapping[str, Tensor] | nn.Module | Run | None, Takes("a file, a state dict, a module or a run")
-    ] = None
+    initial: Annotated[Initial | None, Takes("a file, a state dict, a module or a run")] = None
     initial_skip: tuple[str, ...] = ()
     expert: Path | str | np.ndarray | None = None
     name: Name = ""
@@ -99,10 +94,7 @@ class Experiment(Settings):
 
     def module(self) -> nn.Module:
         """The model with its initial weights, built anew unless a module was given."""
-        made = self.built()
-        if is_adapter(self.initial):
-            return load_adapter(made, Path(str(self.initial)))
-        return made if self.initial is None else load_weights(made, source_of(self.initial), self.initial_skip)
+        return begun_with(self.built(), self.initial, self.initial_skip)
 
     def built(self) -> nn.Module:
         """The model as it is made, whatever weights it is to begin with; it takes samples as the data have them."""

@@ -11,8 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.base.tensor_names import state_of
-from polyrhythm.models.weights import Source
+from polyrhythm.models.adapter_files import is_adapter, load_adapter
+from polyrhythm.models.weights import Source, load_weights
 from polyrhythm.results import Run
+
+Initial = Path | str | Mapping[str, Tensor] | nn.Module | Run
+"""What initial weights are read from: a file or folder, a state, a module, or a run, of which it is the final ones."""
 
 
 def losses_told(expert: Path | str | np.ndarray | None) -> str | None:
@@ -22,12 +26,19 @@ def losses_told(expert: Path | str | np.ndarray | None) -> str | None:
     return None if expert is None else str(expert)
 
 
-def source_of(initial: Path | str | Mapping[str, Tensor] | nn.Module | Run) -> Source:
+def source_of(initial: Initial) -> Source:
     """What the initial weights are read from: of a run, the final ones."""
     return initial.weights() if isinstance(initial, Run) else initial
 
 
-def weights_told(initial: Path | str | Mapping[str, Tensor] | nn.Module | Run) -> str:
+def begun_with(module: nn.Module, initial: Initial | None, skip: tuple[str, ...]) -> nn.Module:
+    """The module with its initial weights: those of another, but for the names to skip, or its own."""
+    if is_adapter(initial):
+        return load_adapter(module, Path(str(initial)))
+    return module if initial is None else load_weights(module, source_of(initial), skip)
+
+
+def weights_told(initial: Initial) -> str:
     """Initial weights as plain data; those in memory by their digest."""
     if isinstance(initial, (Path, str)):
         return str(initial)

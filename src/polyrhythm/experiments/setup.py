@@ -5,9 +5,9 @@ from __future__ import annotations
 from polyrhythm.base.portions import Cuts
 from polyrhythm.base.vectors import spans_of
 from polyrhythm.engines.selection import Chosen
+from polyrhythm.experiments.adapters import adapters_for
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.methods.mechanism import Setup
-from polyrhythm.models.ranks import adapters_of
 
 
 def setup_of(
@@ -29,7 +29,6 @@ def setup_of(
         secret: likewise; where there is one, clients are nodes, and nobody knows whether they are always there.
     """
     layout = chosen.engine.layout
-    needs = any(part.of_adapters for part in experiment.recipe.parts())
     return Setup(
         size=layout.size,
         dtype=layout.dtype,
@@ -43,7 +42,7 @@ def setup_of(
         cuts=cuts,
         levels=levels,
         members=members,
-        adapters=adapters_of(chosen.engine.at_rest(), layout) if needs else (),
+        adapters=adapters_for(experiment.recipe, chosen.engine.at_rest(), layout),
         most_samples=max(1, int(experiment.federation.sizes.max())),
         secret=secret if experiment.recipe.releasing.private else None,
     )

@@ -25,6 +25,9 @@ from polyrhythm.base.module_copies import copy_of
 from polyrhythm.base.settings import Count, Decay, Positive
 from polyrhythm.base.vectors import CPU, RESIDUAL
 
+RANK = 8
+"""Of adapters that are given none."""
+
 
 @final
 class LowRank(nn.Module):
@@ -109,7 +112,7 @@ def _adaptable(layer: nn.Module) -> bool:
 def with_lora(
     builder: Callable[..., nn.Module],
     *,
-    rank: Count = 8,
+    rank: Count = RANK,
     alpha: Positive | None = None,
     targets: tuple[str, ...] | str = "all-linear",
     dropout: Decay = 0.0,

@@ -69,12 +69,11 @@ def sites(
         )
     train, tested = threads_apart(posts_of(path, by_user=True), test)
     tags = most_frequent((tag for post in train for tag in post.tags), classes)
-    train, tested = ([post for post in of if _class(post, target, tags)] for of in (train, tested))
-    known = sorted({_class(post, target, tags) for post in train})
-    tested = [post for post in tested if _class(post, target, tags) in known]
+    train, labels = _classed(train, target, tags, None)
+    known = sorted(set(labels))
+    tested, test_labels = _classed(tested, target, tags, frozenset(known))
     if len(known) < 2 or not tested:
         raise corrupt(Path(path), f"has posts of {len(known)} classes, {len(tested)} to test", "2 classes or more")
-    labels, test_labels = ([_class(post, target, tags) for post in of] for of in (train, tested))
     columns, test_columns = of_whom(train), of_whom(tested)
     if tokenizer != WORDS:
         made = tokenizer_of(tokenizer, ())
@@ -107,6 +106,15 @@ def sites(
         features=tuple(vocabulary),
         reference=REFERENCE,
     )
+
+
+def _classed(
+    posts: Sequence[Post], target: str, tags: dict[str, int], among: frozenset[str] | None
+) -> tuple[list[Post], list[str]]:
+    """The posts that have a class, one of these if there are any given, and each one's class."""
+    found = [(post, name) for post in posts if (name := _class(post, target, tags))]
+    kept = [(post, name) for post, name in found if among is None or name in among]
+    return [post for post, _ in kept], [name for _, name in kept]
 
 
 def _class(post: Post, target: str, tags: dict[str, int]) -> str:
