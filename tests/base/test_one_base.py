@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -48,6 +52,24 @@ def test_an_engine_and_all_its_models_hold_the_frozen_part_once() -> None:
     count(given, torch.randn(2, WIDE), lambda outputs: outputs.sum())
     assert bases() == before + 1
     assert len(held) == 3
+
+
+FROZEN = Path(__file__).parents[2] / "benchmarks" / "frozen.py"
+LAYERS = 16  # of 4 MB each, under adapters of rank 8
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what processes share is read from /proc")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_takes_its_base_once_and_what_its_visits_take(workers: int) -> None:
+    """Peak ≤ base + 1.3 (adapters + activations), which are what the same run takes over a base of one layer."""
+    most = dict[bool, float]()
+    for tied in (False, True):
+        about = ["--workers", str(workers), "--layers", str(LAYERS), "--rounds", "1", "--cohort", "4", "--deep"]
+        command = [sys.executable, str(FROZEN), *about, *(["--tied"] if tied else [])]
+        told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        assert told["base_mb"] == (4 if tied else 4 * LAYERS)
+        most[tied] = told["more_mb"]  # beside the base, which lay there before
+    assert most[False] <= 1.3 * most[True]
 
 
 def test_an_engine_in_another_process_holds_it_once() -> None:

@@ -284,6 +284,12 @@ def test_a_base_in_16_bits_is_of_adapters_alone(folder: Path) -> None:
         Pretrained(path=str(folder), dtype="bfloat16")
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+def test_bases_of_8_and_4_bits_are_refused_in_words(folder: Path, dtype: Any) -> None:
+    with pytest.raises(UserError, match=f"(?s){dtype}.*bfloat16.*{dtype[3:]} bits need kernels of CUDA cards"):
+        Pretrained(path=str(folder), rank=2, dtype=dtype)
+
+
 @pytest.mark.parametrize("settings", [{"micro_batch": 2}, {"recompute": True}])
 def test_less_memory_in_a_step_leaves_an_adapters_run_as_it_was(
     settings: dict[str, Any], folder: Path, tmp_path: Path

@@ -28,6 +28,8 @@ from polyrhythm.models.adapter_files import ADAPTER_CONFIG
 _LAYERS = 10_000  # of a model, at most
 _NUMBERS = 2**40  # parameters that a folder may describe, at most
 
+Dtype = Literal["float32", "bfloat16", "int8", "int4"]
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,7 @@ class Pretrained(Settings):
             first token through a layer more; "mean" is the mean over its tokens, which is what sentence encoders are
             trained for.
         dtype: of the weights under an adapter; "bfloat16" halves their memory. What learns is float32 all the same.
+            "int8" and "int4" are refused in words: kernels of CUDA cards alone compute with such weights.
 
     Reference: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, section 4.1; with A frozen
     Sun et al., "Improving LoRA in Privacy-preserving Federated Learning", ICLR 2024.
@@ -72,10 +75,18 @@ class Pretrained(Settings):
     dropout: Decay = 0.0
     freeze: Literal["none", "A", "base"] = "none"
     pooling: Literal["own", "mean"] = "own"
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Dtype = "float32"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.dtype in ("int8", "int4"):
+            raise UserError(
+                f"dtype = {self.dtype}",
+                expected="float32 or bfloat16",
+                why=f"weights of {self.dtype[3:]} bits need kernels of CUDA cards, with which this has not been "
+                "tried: elsewhere every pass would unpack them, and a simulation and a device would differ",
+                fix="dtype=bfloat16 with rank takes half the memory, on every machine",
+            )
         if self.head != "classes" and (self.freeze == "base" or self.pooling != "own"):
             raise UserError(
                 f"freeze={self.freeze}, pooling={self.pooling} with head={self.head}",
