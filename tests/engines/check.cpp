@@ -23,6 +23,35 @@ struct Trial {
     bool tags;
 };
 
+// One sample through a layer over a sequence, whose numbers are pixel by pixel.
+Numbers along(const Program& p, const Layer& layer, const Numbers& w, const Numbers& x) {
+    const int before = p.maps[layer.in].channels, after = p.maps[layer.out].channels, steps = p.maps[layer.in].width;
+    if (layer.kind == Kind::last) return Numbers(x.end() - after, x.end());
+    Numbers y, h(after), cell(after);
+    if (layer.kind == Kind::embedding)
+        for (double token : x)
+            for (int c = 0; c < after; ++c) y.push_back(w[layer.weights + int(token) * after + c]);
+    for (int t = 0; layer.kind == Kind::product && t < steps; ++t)
+        for (int o = 0; o < after; ++o) {
+            y.push_back(layer.bias < 0 ? 0 : w[layer.bias + o]);
+            for (int c = 0; c < before; ++c) y.back() += w[layer.weights + o * before + c] * x[t * before + c];
+        }
+    for (int t = 0; layer.kind == Kind::recurrence && t < steps; ++t) {
+        Numbers gates(&x[t * before], &x[t * before] + before);
+        for (int o = 0; o < before; ++o) {
+            gates[o] += layer.bias < 0 ? 0 : w[layer.bias + o];
+            for (int c = 0; c < after; ++c) gates[o] += w[layer.weights + o * after + c] * h[c];
+        }
+        const auto open = [&](int o) { return 1 / (1 + std::exp(-gates[o])); };
+        for (int c = 0; c < after; ++c) {
+            cell[c] = open(after + c) * cell[c] + open(c) * std::tanh(gates[2 * after + c]);
+            h[c] = open(3 * after + c) * std::tanh(cell[c]);
+        }
+        y.insert(y.end(), h.begin(), h.end());
+    }
+    return y;
+}
+
 // One sample through some of the layers, by definition.
 Numbers outputs(const Program& p, const Numbers& w, Numbers x, size_t end, size_t begin = 0) {
     for (size_t l = begin; l < end; ++l) {
@@ -31,6 +60,10 @@ Numbers outputs(const Program& p, const Numbers& w, Numbers x, size_t end, size_
         const Window& v = layer.window;
         if (layer.kind == Kind::relu) {
             for (double& number : x) number = std::max(number, 0.0);
+            continue;
+        }
+        if (in.sequence || out.sequence) {
+            x = along(p, layer, w, x);
             continue;
         }
         Numbers y(out.features());
@@ -215,7 +248,8 @@ int faults_of(const Trial& t) {
     data.inputs.resize(t.batch * features), data.targets.resize(t.batch * classes);
     data.near.resize(t.batch * width), data.far.resize(t.batch * width);
     data.labels.resize(t.batch), data.order.resize(2 * t.batch);
-    for (float& x : data.inputs) x = normal(random);
+    const int tokens = t.program.layers[0].tokens;
+    for (float& x : data.inputs) x = tokens ? float(random() % tokens) : normal(random);
     for (float& y : data.targets) y = float(random() % 2);
     for (float& w : weights) w = 0.3f * normal(random);
     for (int b = 0; b < t.batch; ++b)
@@ -313,6 +347,21 @@ Program corners(Objective objective) {
     return p;
 }
 
+// Two layers of an LSTM, one without biases, of more units than a tile has rows.
+Program sequences(Objective objective) {
+    Program p(3, 1, 1, 1152, objective);
+    p.embedding(0, 4, 2);
+    p.product(16, 128, 52, {1, 1, 1, 1, 0, 0});
+    p.recurrence(192, 880);
+    p.product(944, -1, 8, {1, 1, 1, 1, 0, 0});
+    p.recurrence(1056, -1);
+    p.last();
+    p.linear(1088, 1104, 4);
+    p.relu();
+    p.linear(1120, 1136, 3);
+    return p;
+}
+
 Program rows(Objective objective) {
     Program p(21, 1, 1, 576, objective);
     p.linear(0, 294, 14);
@@ -390,6 +439,7 @@ int main() {
     for (const int batch : {3, 16, 26}) {
         faults += faults_of({"strides", strides(classes), batch, false});
         faults += faults_of({"corners", corners(classes), batch, false});
+        faults += faults_of({"sequences", sequences(classes), batch, false});
     }
     for (const int batch : {1, 16, 37}) {
         faults += faults_of({"images", images(smoothed), batch, false});

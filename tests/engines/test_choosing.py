@@ -133,7 +133,7 @@ def test_what_every_recipe_asks_for_is_native(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"federation": doubled(), "model": nn.Linear(4, 3).double()}, "not float32"),
+        ({"federation": doubled(), "model": nn.Linear(4, 3).double()}, "neither float32 nor tokens"),
         ({"model": tanh()}, "Tanh"),
     ],
     ids=["float64", "layer"],

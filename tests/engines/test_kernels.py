@@ -39,7 +39,7 @@ def build(folder: Path, sets: dict[str, list[str]], *options: str, source: Path 
         subprocess.run([*common, *flags, *kernels, "-c", "-o", objects[-1]], check=True)
     define = ["-DPOLYRHYTHM_X86"] if len(sets) > 1 else []
     program = folder / "check"
-    sources = [*(str(source / name) for name in ("plan.cpp", "program.cpp", "rounds.cpp")), str(CHECK)]
+    sources = [*(str(source / name) for name in ("plan.cpp", "program.cpp", "rounds.cpp", "sequences.cpp")), str(CHECK)]
     subprocess.run([*common, *define, *sources, *objects, "-o", str(program)], check=True)
     return program
 
@@ -106,6 +106,31 @@ MUTANTS = {
     "a border left out too early": ("plan.cpp", "w.above + in.height - row", "w.above + in.height - 1 - row"),
     "neighbours look alike": ("plan.cpp", "w.beside - last * w.across", "w.beside - first * w.across"),
     "one channel after another": ("convolutions.h", "p.tap[tap] + row * channel", "p.tap[tap]"),
+    "cells forget nothing": (
+        "recurrences.h",
+        "fused(forget, old, input * fresh)",
+        "fused(all(1.0f), old, input * fresh)",
+    ),
+    "states of the next layer alone": (
+        "recurrences.h",
+        "if (!end)\n            added(turned",
+        "if (false)\n            added(turned",
+    ),
+    "no way back through cells": ("recurrences.h", "end ? V{} : load(carried)", "V{}"),
+    "panels of rows that are not there": ("recurrences.h", "row % TALL;", "0;"),
+    "tangents of small numbers alone": ("lanes.h", "fused(p * z, x, x)", "x"),
+    "idle lanes are samples": ("sequences.cpp", "count - (blocks - 1) * LANES, gradient", "LANES, gradient"),
+    "the first pixels alone": ("sequences.cpp", "j < columns; j += TOGETHER", "j < 1; j += TOGETHER"),
+    "one token's vector": (
+        "sequences.cpp",
+        "gradient + token * out.channels;\n        for (int c = 0; c < out.channels; ++c) vector[c] +=",
+        "gradient;\n        for (int c = 0; c < out.channels; ++c) vector[c] +=",
+    ),
+    "the first state": (
+        "sequences.cpp",
+        "in.inside(0, 0, in.width - 1), out.floats(),\n                    values_",
+        "in.inside(0, 0, 0), out.floats(),\n                    values_",
+    ),
     "no halo": ("program.h", "padded(c, y + above, x + beside)", "padded(c, y, x)"),
 }
 

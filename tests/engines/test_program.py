@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polyrhythm.base.flat_model import FlatModel
-from polyrhythm.engines.native.program import Convolution, Dropout, Linear, MaxPool, Place, Program, Relu
+from polyrhythm.engines.native.program import (
+    Convolution,
+    Dropout,
+    Embedding,
+    Gates,
+    Last,
+    Linear,
+    MaxPool,
+    Place,
+    Program,
+    Recurrence,
+    Relu,
+)
 from polyrhythm.engines.native.reading import program_of
 from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.models import build
@@ -82,6 +95,68 @@ def test_models_that_have_one(model: str, shape: tuple[int, ...]) -> None:
     )
     assert program.size >= held
     assert program.idle == ()
+
+
+def test_the_program_of_an_lstm() -> None:
+    module = build("char-lstm", (9,), 5)
+    program = read(module, (9,), task("next_character", smoothing=0.25))
+    flat = FlatModel(module)
+    at = {segment.name: segment.offset for segment in flat.layout.segments}
+    assert program.layers == (
+        Embedding(weights=at["embedding.weight"], tokens=5, width=8),
+        Gates(weights=at["lstm.weight_ih_l0"], bias=at["lstm.bias_ih_l0"], rows=1024),
+        Recurrence(weights=at["lstm.weight_hh_l0"], bias=at["lstm.bias_hh_l0"], hidden=256),
+        Gates(weights=at["lstm.weight_ih_l1"], bias=at["lstm.bias_ih_l1"], rows=1024),
+        Recurrence(weights=at["lstm.weight_hh_l1"], bias=at["lstm.bias_hh_l1"], hidden=256),
+        Last(),
+        Linear(weights=at["output.weight"], bias=at["output.bias"], rows=5),
+    )
+    assert (program.reads_tokens, program.smoothing, program.idle) == (True, 0.25, ())
+    assert program.places["features"] == Place(6, 256)
+    assert [program.width(layer) for layer in range(7)] == [9, 72, 9216, 2304, 9216, 2304, 256]
+
+
+class OverTokens(nn.Module):
+    """An embedding, an LSTM, and something else."""
+
+    def __init__(self, then: Callable[[Any], Tensor], **settings: Any) -> None:
+        super().__init__()
+        odd = {name: settings.pop(name) for name in ("padding_idx", "max_norm") if name in settings}
+        self.embedding, self.then = nn.Embedding(6, 4, **odd), then
+        self.lstm = nn.LSTM(4, 3, **{"batch_first": True} | settings)
+        self.output = nn.Linear(3, 2)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        outputs: Tensor = self.output(self.then(self.lstm(self.embedding(tokens))))
+        return outputs
+
+
+def last(found: Any) -> Tensor:
+    states: Tensor = found[0][:, -1]
+    return states
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (OverTokens(last, batch_first=False), "second axis"),
+        (OverTokens(last, bidirectional=True), "bidirectional"),
+        (OverTokens(last, num_layers=2, dropout=0.5), "drops out"),
+        (OverTokens(last, proj_size=2), "projects"),
+        (OverTokens(last, padding_idx=0), "more than to look up"),
+        (OverTokens(last, max_norm=1.0), "more than to look up"),
+        (OverTokens(lambda found: found[1][0][-1]), "other parts"),
+        (OverTokens(lambda found: found[0][:, 0]), "other parts"),
+        (OverTokens(lambda found: found[0]), "reads 3 numbers"),
+        (OverTokens(lambda found: functional.relu(found[0])[:, -1]), "reads a whole sequence"),
+        (OverTokens(lambda found: functional.dropout(found[0])[:, -1]), "reads a whole sequence"),
+        (OverTokens(lambda found: torch.flatten(found[0], 1)), "reads a whole sequence"),
+        (build("char-lstm", (5,), 6, every=True), "reads 256 numbers"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_why_a_model_over_tokens_has_none(module: nn.Module, words: str) -> None:
+    assert words in why_not(module, (5,))
 
 
 def test_functions_and_layers_are_the_same_program() -> None:
@@ -226,7 +301,7 @@ def test_why_a_model_has_none(module: nn.Module, shape: tuple[int, ...], words: 
     assert words in why_not(module, shape)
 
 
-@pytest.mark.parametrize("aim", ["regression", "next_character"])
+@pytest.mark.parametrize("aim", ["regression", "next_token"])
 def test_why_a_task_has_none(aim: str) -> None:
     assert aim in why_not(build("logistic", (4,), 2), (4,), task(aim))
 

@@ -3,7 +3,8 @@ timing.
 
 "auto" is the first of these that holds:
 
-1. *native*, if it was compiled, takes the work, batches have 8 samples or more, and no convolution is `broad`;
+1. *native*, if it was compiled, takes the work, batches have 8 samples or more, no convolution is `broad`,
+   and no LSTM has `UNITS`;
 2. *stacked*, if there is a GPU, a turn has several visits, and it takes the work;
 3. *torch*.
 
@@ -35,7 +36,7 @@ from polyrhythm.engines.devices import named
 from polyrhythm.engines.frugal import PLAIN, Frugal, mixes_samples, refuse
 from polyrhythm.engines.kinds import Asked, Named, Precision
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine
-from polyrhythm.engines.native.program import Convolution, Program, shape_after
+from polyrhythm.engines.native.program import Convolution, Program, Recurrence, shape_after
 from polyrhythm.engines.proof import prove
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.step import CLOSE, Masks
@@ -48,6 +49,7 @@ from polyrhythm.models.task import Task
 
 AnyEngine = TorchEngine | NativeEngine | StackedEngine
 WORTHWHILE = 8  # samples in a batch: with fewer, linear layers leave more than half of the lanes idle
+UNITS = 128  # of an LSTM: from there on torch's kernels are as fast
 BROAD = 32_000_000  # products of a convolution for one sample: from there on torch's kernels are as fast
 
 
@@ -221,6 +223,8 @@ def _fills_lanes(batch: int) -> None:
 
 def _worthwhile(engine: NativeEngine) -> None:
     """Refuses models in which it is no faster than torch."""
+    if (units := max((p.hidden for p in engine.program.layers if isinstance(p, Recurrence)), default=0)) >= UNITS:
+        raise Unsupported(f"an LSTM has {units:,} units, for which torch is as fast")
     if (most := _products(engine.program)) >= BROAD:
         raise Unsupported(f"a convolution makes {most:,} products for a sample, for which torch is as fast")
 
@@ -277,8 +281,8 @@ def _check(module: nn.Module, samples: Samples, batch: int) -> None:
     first, _ = samples.batch(torch.zeros(1, dtype=torch.int64))
     if structure_taken(module) is not None:
         raise Unsupported("a sample is several arrays, or padded")
-    if first.dtype != torch.float32:
-        raise Unsupported("samples are not float32")
+    if first.dtype not in (torch.float32, torch.int64):
+        raise Unsupported("samples are neither float32 nor tokens")
     if batch > LARGEST:
         raise Unsupported(f"batches of {batch:,} samples are more than {LARGEST:,}")
 

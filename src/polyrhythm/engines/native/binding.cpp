@@ -45,6 +45,14 @@ Samples samples_of(
     must(inputs.shape(1) == size_t(program.maps.front().features()), "samples of another shape");
     for (size_t i = 0; i < order.size(); ++i)
         must(order.data()[i] >= 0 && size_t(order.data()[i]) < held, "samples that are there");
+    if (program.layers.size() && program.layers[0].kind == Kind::embedding) {
+        const size_t each = inputs.shape(1);
+        const float most = float(program.layers[0].tokens);
+        for (size_t i = 0; i < order.size() * each; ++i) {
+            const float token = inputs.data()[size_t(order.data()[i / each]) * each + i % each];
+            must(token >= 0 && token < most && token == float(int64_t(token)), "tokens that the embedding knows");
+        }
+    }
     if (!judged) return {inputs.data(), nullptr, nullptr, order.data()};
     if (program.objective.loss == Loss::cross_entropy) {
         must(labels && labels->size() == held, "a label for each sample");
@@ -252,9 +260,13 @@ NB_MODULE(_native, m) {
             [](Program& self, std::pair<int, int> kernel, std::pair<int, int> stride, std::pair<int, int> padding,
                bool whole_area) { self.pool(Kind::average_pool, window(kernel, stride, padding), whole_area); },
             "kernel"_a, "stride"_a, "padding"_a, "whole_area"_a)
+        .def("embedding", &Program::embedding, "weights"_a, "tokens"_a, "width"_a)
+        .def("recurrence", &Program::recurrence, "weights"_a, "bias"_a)
+        .def("last", &Program::last)
         .def_prop_ro("outputs", [](const Program& self) { return self.maps.back().features(); });
 
-    m.attr("holds") = true;  // an older build knows no `held`
+    m.attr("holds") = true;      // an older build knows no `held`
+    m.attr("sequences") = true;  // and no layers over sequences
     nb::class_<Rounds>(m, "Rounds", "Room for one thread to run a program's rounds in.")
         .def(
             "__init__",

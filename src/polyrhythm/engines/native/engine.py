@@ -2,9 +2,10 @@
 
 Rules:
 
-- float32, the layers of `program.py`, and arrays of samples or batches that somebody makes. A round that has nothing
-  but these, SGD or Adam, pushes, MOON's term and a representation to watch is taken at once; a step of anything else
-  (other optimisers, other terms, augmented samples) is computed in two halves, between which Python adds its part.
+- float32, the layers of `program.py`, and arrays of samples, measured ones or tokens, or batches that somebody makes. A
+  round that has nothing but these, SGD or Adam, pushes, MOON's term and a representation to watch is taken at once; a
+  step of anything else (other optimisers, other terms, augmented samples) is computed in two halves, between which
+  Python adds its part.
 - Numbers equal the torch engine's to rounding: the same order of operations in a step, other sums. They are the same
   bits for any number of threads and, where the processor can fuse multiply and add, on any width of registers.
 - Dropout draws from the visit's stream by step, layer and element: the law of torch's masks, not their bits.
@@ -28,7 +29,7 @@ from polyrhythm.core.protocols import ClientData, Done, Job, Opening
 from polyrhythm.engines.looking import FrozenLens, View
 from polyrhythm.engines.native.extension import compiled, holds
 from polyrhythm.engines.native.jobs import divided, moments_of
-from polyrhythm.engines.native.passes import Passes, arrays, goals, rows
+from polyrhythm.engines.native.passes import Passes, arrays, goals, rows, tokens
 from polyrhythm.engines.native.program import Dropout, Program
 from polyrhythm.engines.native.reading import program_of
 from polyrhythm.engines.torch import TorchEngine
@@ -135,7 +136,8 @@ class NativeEngine(LocalSteps):
         self._features.clear()
 
     def local_round(self, job: Job) -> Done | None:
-        known, moments = arrays(job.data), moments_of(job)
+        read = tokens if self.program.reads_tokens else arrays
+        known, moments = read(job.data), moments_of(job)
         if known is None or moments is None or any(type(term) is not ModelContrast for term in job.terms[:1]):
             return None
         factor = 1.0 if job.push is None else job.push.factor

@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import Any, Protocol, cast
 
 from polyrhythm.base.compiled import extension
-from polyrhythm.engines.native.program import AveragePool, Convolution, Dropout, Linear, MaxPool, Program, Relu
+from polyrhythm.engines.native.program import (
+    AveragePool,
+    Convolution,
+    Dropout,
+    Embedding,
+    Gates,
+    Last,
+    Linear,
+    MaxPool,
+    Program,
+    Recurrence,
+    Relu,
+)
+from polyrhythm.engines.unsupported import NotBuilt
 
 
 class Rounds(Protocol):
@@ -33,8 +46,13 @@ def compiled(program: Program, kernels: str = "") -> Rounds:
     Args:
         program: what a step computes.
         kernels: "avx512", "avx2" or "plain"; the best that this processor has if empty.
+
+    Raises:
+        NotBuilt: an older build, which lacks some of its layers.
     """
     native = extension()
+    if program.reads_tokens and not getattr(native, "sequences", False):
+        raise NotBuilt("it was compiled by an older version, which has no layers over sequences")
     built = native.Program(*program.shape, program.size, program.loss, program.smoothing, program.weight)
     for layer in program.layers:
         match layer:
@@ -50,4 +68,12 @@ def compiled(program: Program, kernels: str = "") -> Rounds:
                 built.max_pool(layer.kernel, layer.stride, layer.padding)
             case AveragePool():
                 built.average_pool(layer.kernel, layer.stride, layer.padding, layer.whole_area)
+            case Embedding():
+                built.embedding(layer.weights, layer.tokens, layer.width)
+            case Gates():
+                built.convolution(layer.weights, layer.bias, layer.rows, (1, 1), (1, 1), (0, 0))
+            case Recurrence():
+                built.recurrence(layer.weights, layer.bias)
+            case Last():
+                built.last()
     return cast(Rounds, native.Rounds(built, kernels))

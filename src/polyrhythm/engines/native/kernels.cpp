@@ -188,6 +188,21 @@ double weight_squares(const Product& p, const float* in, const float* dout, int 
     return sum;
 }
 
+// Registers from `piece` on of some rows of weights, whose end need not fill one.
+template <int R, int C>
+INLINE void rows_to(float* dweights, int taps, int piece, const V (&sum)[R][C]) {
+    UNROLL for (int c = 0; c < C; ++c) {
+        const int tap = (piece + c) * WIDTH, left = taps - tap;
+        UNROLL for (int r = 0; r < R; ++r) {
+            float* to = dweights + r * int64_t(taps) + tap;
+            if (left >= WIDTH)
+                store(to, sum[r][c]);
+            else
+                std::memcpy(to, &sum[r][c], 4 * left);
+        }
+    }
+}
+
 // The same for some rows of a layer with one column a block, from its inputs sample by sample, [count, pitch]:
 // registers run along the taps, so idle lanes cost nothing and nothing needs to be folded.
 void row_gradient(
@@ -205,16 +220,7 @@ void row_gradient(
                     const int depth = count - first < LANES ? count - first : LANES;
                     tile<R, C>(left, p.plane, 1, depth, from, [=](int k) { return int64_t(k) * pitch; }, sum);
                 }
-                UNROLL for (int c = 0; c < C; ++c) {
-                    const int tap = (piece + c) * WIDTH, left = p.taps - tap;
-                    UNROLL for (int r = 0; r < R; ++r) {
-                        float* to = dweights + r * int64_t(p.taps) + tap;
-                        if (left >= WIDTH)
-                            store(to, sum[r][c]);
-                        else
-                            std::memcpy(to, &sum[r][c], 4 * left);
-                    }
-                }
+                rows_to<R, C>(dweights, p.taps, piece, sum);
             });
         });
 }
@@ -287,6 +293,7 @@ void to_rows(const float* in, const int* tap, int taps, float* rows, int pitch) 
 }
 
 #include "convolutions.h"
+#include "recurrences.h"
 
 // A NaN is not <= 0 and stays, in the value and in the gradient, as in torch.
 void relu(float* values, int64_t size) {
@@ -686,6 +693,10 @@ extern const Kernels JOINED(kernels_, POLYRHYTHM_KERNELS) = {
     max_pool_gradient,
     average_pool,
     average_pool_gradient,
+    panels,
+    sample_gradient,
+    recurrence,
+    recurrence_gradient,
     cross_entropy,
     binary_cross_entropy,
     contrast,

@@ -85,6 +85,12 @@ struct Drop {
     float scale;         // of what is kept
 };
 
+// An LSTM's way along a sequence: what lies in pixel t of a block begins at t times so many numbers, and each of these is
+// a register's lanes, for i, f, g and o of all units one after the other.
+struct Recurrence {
+    int hidden, steps, blocks;
+};
+
 struct Kernels {
     const char* name;
 
@@ -119,6 +125,15 @@ struct Kernels {
     void (*max_pool_gradient)(const Pool&, const float* in, const float* dout, float* din, int blocks);
     void (*average_pool)(const Pool&, const float* in, float* out, int blocks);
     void (*average_pool_gradient)(const Pool&, const float* dout, float* din, int blocks);
+
+    void (*panels)(const float* from, int rows, int depth, int64_t row, int64_t column, float* to);
+    void (*sample_gradient)(
+        const Product&, const float* samples, int pitch, const float* dout, int blocks, int last, float* dweights);
+    void (*recurrence)(
+        const Recurrence&, const float* weights, const float* bias, float* gates, float* cells, float* states);
+    void (*recurrence_gradient)(
+        const Recurrence&, const float* turned, const float* gates, const float* cells, float* dstates, float* carry,
+        float* dgates);
 
     void (*cross_entropy)(
         float* logits, int classes, const int64_t* labels, int count, float smoothing, float share, double* losses);

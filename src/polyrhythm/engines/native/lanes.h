@@ -90,4 +90,24 @@ inline V exponential(V x) {
     return where(~vanishes, from_bits(bits(p) + power));
 }
 
+inline V size_of(V v) { return from_bits(bits(v) & 0x7fffffffU); }
+
+inline V sigmoid(V x) {
+    const V e = exponential(-size_of(x)), p = all(1.0f) / (all(1.0f) + e);
+    return choose(x < V{}, e * p, p);
+}
+
+// Near zero a polynomial (Cephes), as the quotient of exponentials would lose what is small there.
+inline V tangent(V x) {
+    const V size = size_of(x), z = x * x;
+    V p = all(-5.70498872745e-3f);
+    p = fused(p, z, all(2.06390887954e-2f));
+    p = fused(p, z, all(-5.37397155531e-2f));
+    p = fused(p, z, all(1.33314422036e-1f));
+    p = fused(p, z, all(-3.33332819422e-1f));
+    const V near = fused(p * z, x, x), e = exponential(all(-2.0f) * size);
+    const V far = (all(1.0f) - e) / (all(1.0f) + e);
+    return choose(size < all(0.625f), near, choose(x < V{}, -far, far));
+}
+
 }  // namespace

@@ -74,8 +74,8 @@ class Passes:
 
 
 def rows(inputs: Tensor) -> np.ndarray:
-    """A batch, a row for each sample. float32 [B, features]"""
-    return inputs.reshape(len(inputs), -1).contiguous().numpy()
+    """A batch, a row for each sample, whole numbers as what they are. float32 [B, features]"""
+    return inputs.reshape(len(inputs), -1).float().contiguous().numpy()
 
 
 def arrays(data: ClientData) -> tuple[np.ndarray, Tensor, np.ndarray | None] | None:
@@ -85,6 +85,17 @@ def arrays(data: ClientData) -> tuple[np.ndarray, Tensor, np.ndarray | None] | N
         return None
     inputs, targets, held = known
     return inputs.reshape(len(inputs), -1).numpy(), targets, None if held is None else held.numpy()
+
+
+def tokens(data: ClientData) -> tuple[np.ndarray, Tensor, None] | None:
+    """A client's own tokens as rows of float32, [n, T], and its targets; None if they are made when they are read."""
+    known = data.arrays() if isinstance(data, Holding) else None
+    if known is None or known[0].dtype != torch.int64:
+        return None
+    inputs, targets, held = known
+    if held is not None:
+        inputs, targets = inputs.index_select(0, held), targets.index_select(0, held)
+    return rows(inputs), targets, None
 
 
 def goals(program: Program, targets: Tensor) -> dict[str, np.ndarray | None]:

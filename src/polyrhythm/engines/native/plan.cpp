@@ -75,10 +75,10 @@ void Plan::pack(const Map& in, const Map& out, const Window& w, int count) {
     product = {product.rows, product.taps, int(column_.size()), tap_.data(), column_.data(), place_.data(), plane};
 
     const int used = (count + LANES - 1) / LANES, last = count - (used - 1) * LANES;
-    inputs = {in.channels, int(in_lane_.size()), in_lane_.data(), in_spot_.data(), in.rows() * in.columns() * LANES,
+    inputs = {in.channels, int(in_lane_.size()), in_lane_.data(), in_spot_.data(), in.plane(),
               channel, used, in.floats(), last};
     outputs = {out.channels, int(out_lane_.size()), out_lane_.data(), out_spot_.data(),
-               out.rows() * out.columns() * LANES, plane, used, out.floats(), last};
+               out.plane(), plane, used, out.floats(), last};
     // The last sums of a row may look beyond the last column, and a register is written beyond the last sample.
     in_floats = int64_t(in.channels) * channel + 2 * LANES;
     out_floats = int64_t(out.channels) * plane + LANES;

@@ -7,9 +7,11 @@
 #include "kernels.h"
 
 // Where a layer's numbers lie: channels of height × width, each channel with a border of zeros (its halo) for the
-// convolution that reads it, so that padding costs no test.
+// convolution that reads it, so that padding costs no test. Of a sequence, which is one row of pixels, the channels of a
+// pixel lie together: a recurrence goes from one pixel to the next.
 struct Map {
     int channels, height, width;
+    bool sequence = false;
     int above = 0, beside = 0;  // the halo's rows and columns, on each side
 
     int rows() const { return height + 2 * above; }
@@ -17,7 +19,10 @@ struct Map {
     int features() const { return channels * height * width; }
     int floats() const { return channels * rows() * columns() * LANES; }  // of one block
     // The sixteen lanes of a pixel of the padded map; of the map itself with `inside`.
-    int padded(int c, int y, int x) const { return ((c * rows() + y) * columns() + x) * LANES; }
+    int padded(int c, int y, int x) const {
+        return (sequence ? x * channels + c : (c * rows() + y) * columns() + x) * LANES;
+    }
+    int plane() const { return sequence ? LANES : rows() * columns() * LANES; }  // floats from one channel to the next
     int inside(int c, int y, int x) const { return padded(c, y + above, x + beside); }
 };
 
@@ -28,17 +33,20 @@ struct Window {
     int columns(int width_in) const { return (width_in + 2 * beside - width) / across + 1; }
 };
 
-enum class Kind { product, relu, dropout, max_pool, average_pool };
+enum class Kind { product, relu, dropout, max_pool, average_pool, embedding, recurrence, last };
 enum class Loss { cross_entropy, binary_cross_entropy };
 
 struct Layer {
     Kind kind;
     int in, out;             // maps; the same for a layer that works in place
     Window window = {};      // of a product or a pool
-    int64_t weights = 0;     // where in the flat vector; of a product
+    int64_t weights = 0;     // where in the flat vector; of what learns
     int64_t bias = -1;       // the same, or -1 without
     float dropped = 0;       // share to drop
     bool whole_area = true;  // of an average: whether it counts the padding
+    int tokens = 0;          // that an embedding knows
+
+    bool learns() const { return kind == Kind::product || kind == Kind::embedding || kind == Kind::recurrence; }
 };
 
 // What training minimises. `smoothing` and `weight` are settings of the task.
@@ -58,6 +66,9 @@ public:
     void relu();
     void dropout(float share);
     void pool(Kind kind, Window window, bool whole_area);
+    void embedding(int64_t weights, int tokens, int width);
+    void recurrence(int64_t weights, int64_t bias);
+    void last();
 
     std::vector<Map> maps;
     std::vector<Layer> layers;

@@ -70,13 +70,61 @@ class AveragePool:
     whole_area: bool
 
 
-Layer = Convolution | Linear | Relu | Dropout | MaxPool | AveragePool
+@final
+@dataclass(frozen=True, kw_only=True)
+class Embedding:
+    """out[t] = weights[in[t]], the vector of a token, for each of a sample's tokens: a sequence of vectors."""
+
+    weights: int
+    tokens: int
+    width: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Gates:
+    """out[t] = bias + weights · in[t] along a sequence: what an LSTM's four gates make of its inputs."""
+
+    weights: int
+    bias: int
+    rows: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Recurrence:
+    """An LSTM's way along a sequence of such gates, i, f, g and o, to which weights · out[t − 1] + bias is added.
+
+    c[t] = σ(f) c[t − 1] + σ(i) tanh(g);  out[t] = σ(o) tanh(c[t]); c and out begin as zeros.
+    """
+
+    weights: int
+    bias: int
+    hidden: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Last:
+    """The last vector of a sequence."""
+
+
+Layer = Convolution | Linear | Relu | Dropout | MaxPool | AveragePool | Embedding | Gates | Recurrence | Last
 
 
 def shape_after(layer: Layer, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """What a layer makes of a sample of so many channels, height and width."""
-    if isinstance(layer, Linear):
-        return layer.rows, 1, 1
+    """What a layer makes of a sample of so many channels, height and width; a sequence is one row of pixels."""
+    match layer:
+        case Linear():
+            return layer.rows, 1, 1
+        case Embedding():
+            return layer.width, 1, math.prod(shape)
+        case Gates():
+            return layer.rows, *shape[1:]
+        case Recurrence():
+            return layer.hidden, *shape[1:]
+        case Last():
+            return shape[0], 1, 1
     if not isinstance(layer, Convolution | MaxPool | AveragePool):
         return shape
     height, width = slid(shape[1:], layer.kernel, layer.stride, layer.padding)
@@ -122,6 +170,11 @@ class Program:
     weight: float = 1.0
     idle: tuple[Segment, ...] = ()
     places: Mapping[str, Place] = field(default_factory=dict)
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether samples are tokens, whole numbers, in place of what is measured."""
+        return isinstance(self.layers[0], Embedding)
 
     @property
     def outputs(self) -> Place:

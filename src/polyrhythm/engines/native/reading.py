@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -22,12 +23,16 @@ from polyrhythm.engines.native.program import (
     AveragePool,
     Convolution,
     Dropout,
+    Embedding,
+    Gates,
+    Last,
     Layer,
     Linear,
     MaxPool,
     Pair,
     Place,
     Program,
+    Recurrence,
     Relu,
     slid,
 )
@@ -35,7 +40,7 @@ from polyrhythm.engines.native.tracing import Pass, refuse_hooks, traces
 from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.models.multilabel import MultiLabel
 from polyrhythm.models.task import Task
-from polyrhythm.models.tasks import Classification
+from polyrhythm.models.tasks import Classification, NextCharacter
 
 
 def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, ...]) -> Program:
@@ -54,7 +59,7 @@ def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, 
         raise Unsupported("its weights are not float32")
     walk = _walked(module, layout, shape)
     layers = tuple(walk.layers)
-    if not any(isinstance(layer, Convolution | Linear) for layer in layers):
+    if not any(isinstance(layer, Convolution | Linear | Embedding) for layer in layers):
         raise Unsupported("no layer of it learns")
     if len(walk.shape) != 1:
         raise Unsupported(f"it gives outputs of shape {walk.shape} for a sample")
@@ -73,7 +78,7 @@ def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, 
 def _with_loss(program: Program, task: Task, outputs: int) -> Program:
     if not task.sums_over_samples and task.name not in ("next_token", "survival"):
         raise Unsupported("class weights, and losses of one's own, have no kernel")
-    if type(task) is Classification:
+    if isinstance(task, NextCharacter) or type(task) is Classification:
         return dataclasses.replace(program, smoothing=task.smoothing)
     if type(task) is MultiLabel:
         weight = 1.0 / outputs if task.labels == "mean" else 1.0
@@ -119,6 +124,8 @@ class _Walk:
     module: nn.Module
     layout: Layout
     shape: tuple[int, ...]
+    sequence: bool = False  # whether a sample is one, of vectors, [T, width]
+    pair: bool = False  # and the states of one have something beside them
     layers: list[Layer] = field(default_factory=list)
     used: set[int] = field(default_factory=set)
     places: dict[str, Place] = field(default_factory=dict)
@@ -210,13 +217,59 @@ class _Walk:
         offsets = self._offsets(layer, name, (layer.out_features, layer.in_features))
         return (Linear(rows=layer.out_features, **offsets),)
 
+    def embedding(self, layer: nn.Embedding, name: str) -> tuple[Layer, ...]:
+        odd = layer.padding_idx is not None or layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse
+        if odd or self.layers or len(self.shape) != 1:
+            raise Unsupported(f"{name} does more than to look up the tokens of a sample")
+        tokens, width = layer.num_embeddings, layer.embedding_dim
+        self.shape, self.sequence = (*self.shape, width), True
+        return (Embedding(weights=self._offset(f"{name}.weight", (tokens, width)), tokens=tokens, width=width),)
+
+    def lstm(self, layer: nn.LSTM, name: str) -> tuple[Layer, ...]:
+        if not layer.batch_first or layer.bidirectional or layer.proj_size or (layer.dropout and layer.num_layers > 1):
+            raise Unsupported(f"{name} is bidirectional, drops out, projects, or has its batch as second axis")
+        if not self.sequence or self.shape[1] != layer.input_size:
+            raise Unsupported(f"{name} reads sequences of {layer.input_size} from samples of shape {self.shape}")
+        found, rows = list[Layer](), 4 * layer.hidden_size
+        for number in range(layer.num_layers):
+            given = [
+                (
+                    self._offset(f"{name}.weight_{what}_l{number}", (rows, width)),
+                    self._offset(f"{name}.bias_{what}_l{number}", (rows,)) if layer.bias else -1,
+                )
+                for what, width in (("ih", self.shape[1]), ("hh", layer.hidden_size))
+            ]
+            found.append(Gates(weights=given[0][0], bias=given[0][1], rows=rows))
+            found.append(Recurrence(weights=given[1][0], bias=given[1][1], hidden=layer.hidden_size))
+            self.shape = (self.shape[0], layer.hidden_size)
+        self.pair = True
+        return tuple(found)
+
+    def item(self, index: Any) -> tuple[Layer, ...]:
+        if self.pair and index == 0:
+            self.pair = False
+            return ()
+        if self.sequence and not self.pair and index in ((slice(None), -1), (slice(None), -1, slice(None))):
+            self.shape, self.sequence = self.shape[1:], False
+            return (Last(),)
+        raise Unsupported("it takes other parts of what a layer gives than its last state")
+
     def relu(self, inplace: bool = False) -> tuple[Layer, ...]:
+        self._no_sequence()
         return (Relu(),)
 
+    def _no_sequence(self) -> None:
+        """Refuses what would change states that the way back through them reads."""
+        if self.sequence:
+            raise Unsupported("something else than an LSTM reads a whole sequence")
+
     def dropout(self, p: float = 0.5, training: bool = True, inplace: bool = False) -> tuple[Layer, ...]:
+        if training and p:
+            self._no_sequence()
         return (Dropout(share=p),) if training and p else ()
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> tuple[Layer, ...]:
+        self._no_sequence()
         if start_dim != 1 or end_dim not in (-1, len(self.shape)):
             raise Unsupported(f"it flattens axes {start_dim} to {end_dim}")
         self.shape = (math.prod(self.shape),)
@@ -266,6 +319,8 @@ def _pair(value: Any) -> Pair:
 _MODULES: Mapping[type, Callable[[_Walk, Any, str], tuple[Layer, ...]]] = {
     nn.Conv2d: _Walk.convolution,
     nn.Linear: _Walk.linear,
+    nn.Embedding: _Walk.embedding,
+    nn.LSTM: _Walk.lstm,
     nn.ReLU: lambda walk, layer, name: walk.relu(),
     nn.Identity: lambda walk, layer, name: (),
     nn.Flatten: lambda walk, layer, name: walk.flatten(layer.start_dim, layer.end_dim),
@@ -292,5 +347,6 @@ _CALLS: Mapping[Any, tuple[Callable[..., tuple[Layer, ...]], tuple[str, ...]]] =
     torch.max_pool2d: _MAX_POOL,
     functional.avg_pool2d: (_Walk.average_pool, _AVERAGE),
     functional.dropout: (_Walk.dropout, ("p", "training", "inplace")),
+    operator.getitem: (_Walk.item, ("index",)),
 }
 """What reads a call of a function, or of a method by its name, and the names of its arguments after the first."""

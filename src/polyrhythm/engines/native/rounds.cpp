@@ -39,7 +39,7 @@ void tabulate(Product& p, std::vector<int>& tap, std::vector<int>& column, std::
                 place.push_back(n * out.floats() + out.inside(0, y, x));
             }
     p = {out.channels, int(tap.size()), out.height * out.width, tap.data(), column.data(), place.data(),
-         out.rows() * out.columns() * LANES};
+         out.plane()};
 }
 
 void tabulate(Pool& p, std::vector<int>& first, std::vector<int>& tap, std::vector<int>& place,
@@ -96,7 +96,10 @@ void Rounds::make_room(int batch) {
     int most = 0;
     for (const Map& map : maps) {
         place_.emplace_back();
-        for (int c = 0; c < map.channels; ++c)
+        if (map.sequence)  // whose pixels are its first axis
+            for (int x = 0; x < map.width; ++x)
+                for (int c = 0; c < map.channels; ++c) place_.back().push_back(map.inside(c, 0, x));
+        for (int c = 0; !map.sequence && c < map.channels; ++c)
             for (int y = 0; y < map.height; ++y)
                 for (int x = 0; x < map.width; ++x) place_.back().push_back(map.inside(c, y, x));
         most = std::max(most, map.features());
@@ -115,9 +118,15 @@ void Rounds::make_room(int batch) {
         if (layer.kind == Kind::product) {
             tabulate(t.product, t.tap, t.column, t.place, in, out, layer.window, blocks);
             t.pitch = whole_blocks(t.product.taps);
+            if (in.sequence) rows = std::max(rows, size_t(t.pitch) * blocks * in.width * LANES);
             if (t.product.columns == 1) rows = std::max(rows, size_t(t.pitch) * blocks * LANES);
         } else if (layer.kind == Kind::max_pool || layer.kind == Kind::average_pool) {
             tabulate(t.pool, t.first, t.tap, t.place, t.share, in, out, layer);
+        } else if (layer.kind == Kind::recurrence) {
+            tabulate_recurrence(layer, t, blocks);
+            rows = std::max(rows, size_t(t.pitch) * blocks * in.width * LANES);
+        } else if (layer.kind == Kind::embedding) {
+            t.product.rows = layer.tokens, t.product.taps = out.channels;
         }
     }
 
@@ -143,7 +152,7 @@ void Rounds::lay_out(int count) {
     for (size_t i = 0; i < tables_.size(); ++i) {
         const Layer& layer = program_.layers[i];
         const Product& p = tables_[i].product;
-        if (layer.kind != Kind::product || p.columns == 1) continue;
+        if (layer.kind != Kind::product || p.columns == 1 || program_.maps[layer.in].sequence) continue;
         auto& plan = plans_[0].second[i];
         plan = std::make_unique<Plan>(program_.maps[layer.in], program_.maps[layer.out], layer.window, p, count);
         if (!plan->packed) continue;
@@ -158,7 +167,7 @@ void Rounds::hold(const int64_t* held, int64_t holds) {
     still_weights_.assign(program_.layers.size(), 0), still_bias_.assign(program_.layers.size(), 0);
     for (size_t i = 0; holds && i < program_.layers.size(); ++i) {
         const Layer& layer = program_.layers[i];
-        if (layer.kind != Kind::product) continue;
+        if (!layer.learns()) continue;
         still_weights_[i] = among(layer.weights), still_bias_[i] = layer.bias < 0 || among(layer.bias);
     }
 }
@@ -290,6 +299,7 @@ void Rounds::product(const Layer& layer, int index, const float* weights, int co
     float* out = values_[layer.out];
     weights += layer.weights;
     Plan* plan = plans_[0].second[index].get();
+    if (program_.maps[layer.in].sequence) return along_sequence(tables_[index].product, weights, bias, in, out, count);
     if (!plan) return k_.forward(tables_[index].product, weights, bias, in, out, blocks_of(count));
     if (plan->packed) {
         k_.pack(plan->inputs, in, plan->in);
@@ -357,6 +367,9 @@ void Rounds::forward(const Pass& pass, int count, const std::vector<Tap>& taps, 
                 break;
             case Kind::max_pool: k_.max_pool(t.pool, in, out, blocks); break;
             case Kind::average_pool: k_.average_pool(t.pool, in, out, blocks); break;
+            case Kind::embedding: embed(layer, pass.weights, count); break;
+            case Kind::recurrence: recur(layer, tables_[i], pass.weights, blocks); break;
+            case Kind::last: last(layer, blocks); break;
         }
     }
 }
@@ -390,7 +403,7 @@ void Rounds::backward(
     const int blocks = blocks_of(count);
     size_t lowest = 0;
     const auto learns = [&](size_t i) {
-        return program_.layers[i].kind == Kind::product && !(still_weights_[i] && still_bias_[i]);
+        return program_.layers[i].learns() && !(still_weights_[i] && still_bias_[i]);
     };
     while (lowest < tables_.size() && !learns(lowest)) ++lowest;
     const auto add_more = [&](size_t place) {
@@ -405,7 +418,8 @@ void Rounds::backward(
         const float *in = values_[layer.in], *dout = gradients_[layer.out];
         float* din = gradients_[layer.in];
         const int64_t size = int64_t(program_.maps[layer.in].floats()) * blocks;
-        if (layer.in != layer.out && i > lowest) std::fill_n(din, size, 0.0f);
+        const bool added = layer.in != layer.out && layer.kind != Kind::recurrence;  // which sets all of it
+        if (added && i > lowest) std::fill_n(din, size, 0.0f);
         switch (layer.kind) {
             case Kind::product:
                 if (Plan* plan = plans_[0].second[i].get(); plan && plan->packed)
@@ -423,6 +437,19 @@ void Rounds::backward(
                 break;
             case Kind::max_pool: k_.max_pool_gradient(t.pool, in, dout, din, blocks); break;
             case Kind::average_pool: k_.average_pool_gradient(t.pool, dout, din, blocks); break;
+            case Kind::embedding:
+                if (use.single) {
+                    use.sum += embedding_squares(layer, count);
+                } else {
+                    embedding_gradient(layer, count, gradient_ + layer.weights);
+                    use_it(use, gradient_ + layer.weights, layer.weights, int64_t(t.product.rows) * t.product.taps);
+                }
+                break;
+            case Kind::recurrence:
+                recurrence_gradient(layer, tables_[i], pass.weights, blocks);
+                if (learns(i)) recurrence_weights(layer, int(i), count, use);
+                break;
+            case Kind::last: last_gradient(layer, blocks); break;
         }
         if (i > lowest) add_more(i);
     }
@@ -433,10 +460,6 @@ void Rounds::product_gradient(const Layer& layer, int index, int count, Use& use
     const Product& p = t.product;
     const float *in = values_[layer.in], *dout = gradients_[layer.out];
     const int blocks = blocks_of(count);
-    const auto use_it = [&](const float* gradient, int64_t offset, int64_t size) {
-        if (use.squares) use.sum += k_.square(gradient, size);
-        if (use.update) k_.update(*use.update, gradient, offset, size);
-    };
     if (still_weights_[index]) {
         // Nothing to do: what is held has no gradient.
     } else if (p.columns == 1) {
@@ -449,15 +472,23 @@ void Rounds::product_gradient(const Layer& layer, int index, int count, Use& use
             // The same few rows of memory each time, if their gradient is used at once.
             float* gradient = use.update ? gradient_ : gradient_ + offset;
             k_.row_gradient(p, rows_, t.pitch, dout, count, row, here, gradient);
-            use_it(gradient, offset, int64_t(here) * p.taps);
+            use_it(use, gradient, offset, int64_t(here) * p.taps);
         }
+    } else if (program_.maps[layer.in].sequence) {
+        sequence_weights(p, layer, in, dout, count, use);
     } else {
         weight_gradient(layer, index, gradient_ + layer.weights);
-        use_it(gradient_ + layer.weights, layer.weights, int64_t(p.rows) * p.taps);
+        use_it(use, gradient_ + layer.weights, layer.weights, int64_t(p.rows) * p.taps);
     }
     if (layer.bias < 0 || still_bias_[index]) return;
     k_.bias_gradient(p, dout, gradient_ + layer.bias, blocks);
-    use_it(gradient_ + layer.bias, layer.bias, p.rows);
+    use_it(use, gradient_ + layer.bias, layer.bias, p.rows);
+}
+
+// What becomes of some parameters' gradient, as soon as it is known.
+void Rounds::use_it(Use& use, const float* gradient, int64_t offset, int64_t size) {
+    if (use.squares) use.sum += k_.square(gradient, size);
+    if (use.update) k_.update(*use.update, gradient, offset, size);
 }
 
 // The squares of each sample's own gradient. With one column it is an outer product, whose square is the product of
@@ -488,7 +519,7 @@ void Rounds::single_squares(const Layer& layer, int index, int blocks, Use& use)
 void Rounds::step_all(const Update& update) {
     for (size_t i = 0; i < tables_.size(); ++i) {
         const Layer& layer = program_.layers[i];
-        if (layer.kind != Kind::product) continue;
+        if (!layer.learns()) continue;
         const Product& p = tables_[i].product;
         if (!still_weights_[i])
             k_.update(update, gradient_ + layer.weights, layer.weights, int64_t(p.rows) * p.taps);

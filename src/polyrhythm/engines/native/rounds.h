@@ -116,6 +116,20 @@ private:
     void weight_gradient(const Layer& layer, int index, float* gradient);
     void product_gradient(const Layer& layer, int index, int count, Use& use);
     void single_squares(const Layer& layer, int index, int blocks, Use& use);
+    void tabulate_recurrence(const Layer& layer, Tables& tables, int blocks);
+    void embed(const Layer& layer, const float* weights, int count);
+    void embedding_gradient(const Layer& layer, int count, float* gradient) const;
+    double embedding_squares(const Layer& layer, int count);
+    void along_sequence(const Product& product, const float* weights, const float* bias, const float* in, float* out,
+                        int count) const;
+    void recur(const Layer& layer, Tables& tables, const float* weights, int blocks);
+    void recurrence_gradient(const Layer& layer, Tables& tables, const float* weights, int blocks);
+    void recurrence_weights(const Layer& layer, int index, int count, Use& use);
+    void sequence_weights(const Product& product, const Layer& layer, const float* in, const float* dout, int count,
+                          Use& use);
+    void last(const Layer& layer, int blocks);
+    void last_gradient(const Layer& layer, int blocks);
+    void use_it(Use& use, const float* gradient, int64_t offset, int64_t size);
     void step_all(const Update& update);
     int map_at(int place) const;
     void take(int map, int count, float* rows);
@@ -144,11 +158,16 @@ private:
 };
 
 struct Rounds::Tables {
-    Product product = {};
+    Product product = {};  // of a recurrence, what a pixel's states are multiplied by
     Pool pool = {};
     int pitch = 0;
     std::vector<int> tap, column, place, first;
     std::vector<float> share;
+    // Of a recurrence: the pixels that have one before them, all of them, and room.
+    Product later = {}, steps = {};
+    std::vector<int> every;
+    std::vector<float> room_cells, room_carry, room_panels;
+    float *cells = nullptr, *carry = nullptr, *panels = nullptr;
 };
 
 // The best instruction set that this processor has, or the one of that name: "avx512", "avx2", "plain".
