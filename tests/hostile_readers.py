@@ -31,6 +31,7 @@ from polyrhythm.dashboard.live import live_of
 from polyrhythm.dashboard.studies import StudyFiles
 from polyrhythm.data.published import PUBLISHED, compared
 from polyrhythm.data.sources import idx, writers
+from polyrhythm.data.sources.text_files import texts_in
 from polyrhythm.data.sources.tokenizers import tokenizer_of
 from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.experiments.difficulty import expert_about
@@ -127,11 +128,8 @@ READERS: dict[str, Reader] = {
         lambda path: data.heart_disease(path if path.suffix in (".zip", ".csv") else path.parent),
         ("x.zip", "x.csv", "processed.va.data"),
     ),
-    "texts": Reader(
-        ("data/sources/text.py",),
-        data.text,
-        ("x.jsonl", "x.jsonl.gz", "x.csv"),
-    ),
+    "texts": Reader((), data.text, ("x.jsonl", "x.jsonl.gz", "x.csv")),
+    "new texts": Reader(("data/sources/text_files.py",), texts_in, ("x.txt", "x.txt.gz", "x.jsonl", "x.csv")),
     "tokenizer": Reader(
         ("data/sources/tokenizers.py",),
         lambda path: tokenizer_of(str(path.parent), ()),
@@ -206,7 +204,7 @@ READERS: dict[str, Reader] = {
         ("studies/t/record.json",),
     ),
     "trials": Reader(("studies/running/trials.py",), _in_folder(trials.read), (trials.FILE,)),
-    "rows to predict": Reader(("cli/predicting.py",), _rows, ("x.npy", "x.csv")),
+    "rows to predict": Reader(("cli/predicting.py",), lambda path: _rows(path, of_texts=False), ("x.npy", "x.csv")),
     "pace": Reader(("deployment/node_store.py",), _in_folder(_pace), ("pace.json",), lenient=True),
 }
 

@@ -132,6 +132,7 @@ HARMLESS = {
     *(("experiment", "nothing"), ("runs", "nothing")),  # an experiment of defaults, and a run that is just starting
     ("charges", "nothing"),  # of no version yet
     ("rows to predict", "terminal codes"),  # a table with an odd name, which no training data had
+    *(("new texts", what) for what in ("brackets", "one long line", "terminal codes", "a long cell", "objects")),
 }
 
 

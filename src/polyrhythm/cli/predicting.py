@@ -17,8 +17,13 @@ from polyrhythm.base.plain import in_cell
 from polyrhythm.cli.output import Screen
 from polyrhythm.data.labels import as_text
 from polyrhythm.data.sources.table_files import raw_table
+from polyrhythm.data.sources.text_files import WHAT as TEXTS
+from polyrhythm.data.sources.text_files import texts_in
 from polyrhythm.results import Run
+from polyrhythm.results.predicting import Predicting
 from polyrhythm.results.using import Use
+
+_WHAT = "rows: a .csv or .parquet table with the columns of the training table, or a .npy array"
 
 
 def predict_rows(
@@ -34,23 +39,29 @@ def predict_rows(
     """Writes a prediction for each row of a file."""
     _check_output(output)
     run, screen = Run.open(reference, out), Screen(stderr=True)
-    rows = _rows(data)
+    use = Use.read(run.path)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        found = run.predict(rows, which, probabilities=probabilities, trust=trust)
+        predicting = Predicting(use, _rows(data, of_texts=use.texts is not None))
+        predicting.by(run.model(which, trust=trust))
+        found = predicting.probabilities() if probabilities else predicting.labels()
     for note in (warning for warning in told if warning.category is UserWarning):
         screen.note(str(note.message))
     if output.suffix == ".npy":
         np.save(output, found)
     else:
         found = np.array([as_text(label) for label in found]) if found.dtype.kind == "S" else found
-        columns = ["prediction"] if found.ndim == 1 else [f"prediction_{i}" for i in _named(run, found.shape[1])]
+        one = "perplexity" if predicting.of_texts else "prediction"
+        columns = [one] if found.ndim == 1 else [f"{one}_{i}" for i in _named(use, found.shape[1])]
         table = pd.DataFrame(found.reshape(len(found), -1), columns=columns)
+        likely = None if probabilities else predicting.likelihoods()
         if found.dtype.kind in "OU":
             cells = table.map(lambda cell: in_cell(cell) if isinstance(cell, str) else cell)
             if not cells.equals(table):
                 screen.note("names of classes that a spreadsheet would take for formulas are changed in the file")
             table = cells
+        if likely is not None:
+            table["probability"] = likely
         table.to_csv(output, index=False)
 
 
@@ -65,17 +76,17 @@ def _check_output(output: Path) -> None:
     check_output(output, "the predictions")
 
 
-def _named(run: Run, count: int) -> Sequence[object]:
+def _named(use: Use, count: int) -> Sequence[object]:
     """What the columns of predictions are of: classes or tags, if they have names."""
-    classes = Use.read(run.path).classes
+    classes = use.classes
     return classes if len(classes) == count else range(count)
 
 
-def _rows(path: Path) -> Any:
+def _rows(path: Path, *, of_texts: bool) -> Any:
     if "(" in str(path) and not path.exists():
         raise UserError(
             f"--data {str(path)!r}",
-            expected="the path of a .csv or .parquet table, or of a .npy array",
+            expected=f"the path of {_WHAT if not of_texts else TEXTS}",
             why="how rows are read is known from the training data",
             fix="give the path alone, such as --data new.csv",
         )
@@ -83,12 +94,14 @@ def _rows(path: Path) -> Any:
         if path.suffix == ".npy":
             check_file(path)
             return np.load(path, allow_pickle=False)
+        if of_texts:
+            return texts_in(path)
         return raw_table(path, separator="", encoding="", wanted=()).frame
     except (OSError, ValueError, EOFError, MemoryError, SyntaxError, RecursionError) as error:
         missing = isinstance(error, FileNotFoundError)
         raise UserError(
             f"{path}: {'no such file' if missing else f'not readable ({error})'}",
-            expected="rows: a .csv or .parquet table with the columns of the training table, or a .npy array",
+            expected=_WHAT if not of_texts else TEXTS,
             why="there is nothing to predict for",
             fix="check the path",
         ) from None

@@ -16,6 +16,7 @@ from polyrhythm.data.labels import ClassLabels
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples
 from polyrhythm.data.structured import Shape, Structure
+from polyrhythm.data.text_reading import TextReading
 
 Task = Literal["classification", "multilabel", "next_character", "next_token", "regression", "survival"]
 
@@ -44,6 +45,7 @@ class Collection:
         preprocessing: how raw rows became these inputs, for new ones; None if the inputs are read as they come.
         labels: the classes as they were given; None where a label is its text.
         structure: of inputs that are several arrays, which are held as rows of bytes; None of one array.
+        texts: how texts became these inputs, for new ones; None if they are made of none.
 
     Raises:
         UserError: the parts do not go together, e.g. a label without a class.
@@ -64,6 +66,7 @@ class Collection:
     preprocessing: Preprocessing | None = None
     labels: ClassLabels | None = None
     structure: Structure | None = None
+    texts: TextReading | None = None
 
     def __post_init__(self) -> None:
         if self.train.shape != self.test.shape:

@@ -22,6 +22,7 @@ from polyrhythm.data.partitions import ByColumn, Partition, View
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples, Selected
 from polyrhythm.data.structured import Shape, Structure
+from polyrhythm.data.text_reading import TextReading
 from polyrhythm.data.unseen import check_unseen, drawn_unseen
 
 
@@ -110,6 +111,7 @@ class Federation:
         preprocessing: as in `Collection`.
         labels: as in `Collection`.
         structure: as in `Collection`.
+        texts: as in `Collection`.
     """
 
     name: str
@@ -127,6 +129,7 @@ class Federation:
     preprocessing: Preprocessing | None = None
     labels: ClassLabels | None = None
     structure: Structure | None = None
+    texts: TextReading | None = None
     unseen: Unseen | None = None
 
     @property
@@ -351,6 +354,7 @@ def federate(
         preprocessing=collection.preprocessing,
         labels=collection.labels,
         structure=collection.structure,
+        texts=collection.texts,
         unseen=apart,
     )
 

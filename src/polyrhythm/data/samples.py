@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol, final
 
@@ -195,6 +195,23 @@ class BagSamples:
         self.shape: tuple[int, ...] = (vocabulary,)
         self.targets = targets
         self._words, self._offsets, self._unit = words, offsets, unit
+
+    @classmethod
+    def of(
+        cls, texts: Sequence[Sequence[str]], vocabulary: Mapping[str, int], targets: np.ndarray, *, unit: bool = False
+    ) -> BagSamples:
+        """Those of texts as words; words that the vocabulary does not have are dropped.
+
+        Args:
+            texts: the words of each.
+            vocabulary: the number of each word, 0 to its size.
+            targets: as in the class.
+            unit: likewise.
+        """
+        known = [[vocabulary[word] for word in text if word in vocabulary] for text in texts]
+        offsets = torch.from_numpy(np.concatenate([[0], np.cumsum([len(k) for k in known])]).astype(np.int64))
+        words = torch.tensor([word for k in known for word in k], dtype=torch.int64)
+        return cls(words, offsets, torch.from_numpy(targets), len(vocabulary), unit=unit)
 
     __repr__ = _line
 

@@ -42,6 +42,7 @@ class Usable(Observer):
             preprocessing=federation.preprocessing,
             labels=federation.labels,
             structure=federation.structure,
+            texts=federation.texts,
         ).write(self._folder())
 
 

@@ -182,18 +182,21 @@ class Run(RecordedRun):
         Args:
             inputs: raw rows, as they were given to `arrays` or `table`, a DataFrame of a table; items of a `dataset`
                 as the model reads them; of samples of several arrays a mapping or a tuple of arrays, or a list of such
-                samples.
+                samples. Of data made of texts (`text`, `roles`, `sites`, `stackoverflow_tags`, `shakespeare`) a list of
+                texts, or a DataFrame, a dict of columns or a list of dicts with the columns that the texts had.
             which, model, trust: as for `model`.
             probabilities: of each class or tag, [n, C], in place of labels.
 
         Returns:
             A label of your own for each row; of multilabel data whether each tag is there, [n, C]; for a regression
-            the numbers.
+            the numbers. Of texts and a language model each text's perplexity, exp of the mean loss of the tokens that
+            are asked for, NaN where none is; of tokens the likeliest token after each place.
 
         Raises:
             UserError: rows that are not like the training data's.
         """
-        from polyrhythm.results.using import Use, outputs_of, predictions, read
+        from polyrhythm.results.predicting import Predicting
+        from polyrhythm.results.using import Use
 
         use = Use.read(self.path)
         if isinstance(inputs, (str, Path)):
@@ -201,11 +204,13 @@ class Run(RecordedRun):
                 f"inputs = {str(inputs)!r}, a text",
                 expected="rows: a DataFrame, a dict of columns, or an array",
                 why="how a file is to be read has to be said",
-                fix=f"run.predict(pandas.read_csv({str(inputs)!r})), or polyrhythm predict --data {inputs}",
+                fix=f"run.predict(pandas.read_csv({str(inputs)!r})), or polyrhythm predict --data {inputs}"
+                if use.texts is None
+                else "run.predict([text]) for one text",
             )
-        inputs = read(use, inputs)
-        outputs = outputs_of(use, self.model(which, model=model, trust=trust), inputs)
-        return predictions(use, outputs, probabilities=probabilities)
+        predicting = Predicting(use, inputs)
+        predicting.by(self.model(which, model=model, trust=trust))
+        return predicting.probabilities() if probabilities else predicting.labels()
 
     def evaluate(
         self,

@@ -26,6 +26,7 @@ from polyrhythm.data.preprocessing import Preprocessing, frozen
 from polyrhythm.data.sources.several import rows_of
 from polyrhythm.data.structured import Structure
 from polyrhythm.data.targets import as_targets, column, is_one_hot, padded_rows
+from polyrhythm.data.text_reading import TextReading, is_text
 from polyrhythm.models.building import build
 from polyrhythm.models.calling import call
 from polyrhythm.models.catalogue import Builder, find
@@ -50,6 +51,7 @@ class Use:
         shape: of what it reads, for one sample.
         outputs: how many numbers it gives.
         task: what it was trained for; of its losses and metrics those that have names.
+        texts: how texts became samples; None of samples that were made of none.
         own: names of those that are functions of the user's own, which a record does not have.
         classes: as text, in the order of class numbers.
         labels: the classes as they were given; None where a label is its text.
@@ -66,6 +68,7 @@ class Use:
     preprocessing: Preprocessing | None
     labels: ClassLabels | None = None
     structure: Structure | None = None
+    texts: TextReading | None = None
     own: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
@@ -78,9 +81,15 @@ class Use:
             **{"task": {**named.describe(), "name": named.name}, "classes": self.classes, "own": own},
             "preprocessing": None if self.preprocessing is None else self.preprocessing.plain(),
             "structure": None if self.structure is None else self.structure.plain(),
+            "texts": None if self.texts is None else self.texts.plain(),
             "labels": None if self.labels is None else dataclasses.asdict(self.labels),
         }
         write_whole(folder / USE, [json.dumps(plain, default=str).encode()], durable=False)
+
+    @property
+    def given(self) -> Structure | None:
+        """What new samples consist of, of several arrays: texts may be longer than all that were trained on."""
+        return self.structure if self.texts is None else self.texts.widened(self.structure)
 
     @property
     def _has_own_loss(self) -> bool:
@@ -95,7 +104,7 @@ class Use:
         """
         try:
             found = json_of(folder / USE)
-            about, done = dict(frozen(found["task"])), found["preprocessing"]
+            about, done, texts = dict(frozen(found["task"])), found["preprocessing"], found.get("texts")
             return cls(
                 **{key: found[key] for key in ("model", "settings", "outputs")},
                 shape=tuple(found["shape"]),
@@ -104,6 +113,7 @@ class Use:
                 task=task(about.pop("name"), **about),
                 preprocessing=None if done is None else Preprocessing.of(done),
                 structure=None if found["structure"] is None else Structure.of(found["structure"]),
+                texts=None if texts is None else TextReading.of(texts),
                 labels=None if found["labels"] is None else ClassLabels(**frozen(found["labels"])),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -136,19 +146,19 @@ class Use:
             return build(given or self.model or "", shape, self.outputs, **({} if given else self.settings))
 
 
-def outputs_of(use: Use, module: nn.Module, inputs: Tensor) -> Tensor:
-    """What a model in evaluation gives for inputs, [n, ...]."""
+def outputs_of(use: Use, module: nn.Module, inputs: Tensor, structure: Structure | None) -> Tensor:
+    """What a model in evaluation gives for inputs, [n, ...], rows of bytes of a structure if there is one."""
     module.eval()
     with one_thread(), torch.no_grad(), seeded_torch(0, "measure", "predict"):
         try:
             batches = (inputs[i : i + BATCH] for i in range(0, len(inputs), BATCH))
-            found = [call(module, batch, use.structure) for batch in batches]
+            found = [call(module, batch, structure) for batch in batches]
             if use.task.name == "next_token":  # of which each batch has the places of its longest text
                 most = max(outputs.shape[1] for outputs in found)
                 found = [functional.pad(outputs, (0, 0, 0, most - outputs.shape[1])) for outputs in found]
             return torch.cat(found)
         except RuntimeError as error:
-            what = f"inputs of {inputs.dtype}" if use.structure is None else ", ".join(use.structure.words)
+            what = f"inputs of {inputs.dtype}" if structure is None else ", ".join(structure.words)
             raise UserError(
                 f"{what}, which the model fails on ({str(error)[:120]})",
                 expected="what it has learned from",
@@ -163,21 +173,38 @@ def read(use: Use, rows: Any) -> Tensor:
     Raises:
         UserError: rows that the model does not read, or none.
     """
-    if use.structure is not None:
-        inputs = rows_of(rows, use.structure)
+    structure = use.given
+    if use.texts is not None and use.texts.fits(rows):
+        rows = use.texts.inputs(rows)
+        rows = {structure.fields[0].name: rows} if structure is not None and structure.keyed else rows
+    elif (structure is not None or not (use.preprocessing and use.preprocessing.features)) and is_text(rows):
+        raise _no_reading()
+    if structure is not None:
+        inputs = rows_of(rows, structure)
     elif use.preprocessing is not None:
         inputs = use.preprocessing.apply(rows)
     else:
         inputs = torch.from_numpy(as_inputs(rows))
         inputs = inputs.float() if inputs.dtype in (torch.float16, torch.float64) else inputs
-    if tuple(inputs.shape[1:]) != use.shape or not len(inputs):
+    shape = use.shape if structure is None else (structure.width,)
+    if tuple(inputs.shape[1:]) != shape or not len(inputs):
         raise UserError(
             f"inputs of shape {tuple(inputs.shape)}",
-            expected=f"[n, {', '.join(map(str, use.shape))}], n of 1 or more",
+            expected=f"[n, {', '.join(map(str, shape))}], n of 1 or more",
             why="the model has learned from samples of that shape",
             fix="reshape them; a single sample needs an axis in front",
         )
     return inputs
+
+
+def _no_reading() -> UserError:
+    return UserError(
+        "texts",
+        expected="what the model reads: numbers, such as tokens",
+        why="this run's record does not say how texts became numbers, as its data were made of them by other code",
+        fix="make tokens of them as you did for training, and call run.predict(tokens) in Python; data by text(…), "
+        "roles(…), sites(…) and stackoverflow-tags(…) are read as texts",
+    )
 
 
 def predictions(use: Use, outputs: Tensor, *, probabilities: bool) -> np.ndarray:
@@ -216,9 +243,9 @@ def predictions(use: Use, outputs: Tensor, *, probabilities: bool) -> np.ndarray
 
 def metrics(use: Use, module: nn.Module, data: Any) -> dict[str, float]:
     """The task's metrics on labelled data."""
-    total = Tally()
+    total, structure = Tally(), use.structure if isinstance(data, Collection) else use.given
     for inputs, targets in _batches(use, data):
-        total = total + use.task.tally(outputs_of(use, module, inputs), targets)
+        total = total + use.task.tally(outputs_of(use, module, inputs, structure), targets)
     return {name: value for name, value in use.task.read(total).items() if name not in use.own}
 
 

@@ -132,14 +132,20 @@ def report(
 @guarded
 def predict(
     reference: Run,
-    data: Annotated[Path, typer.Option("--data", help="Rows: a .csv or .parquet table, or a .npy array.")],
+    data: Annotated[
+        Path,
+        typer.Option(
+            "--data",
+            help="Rows: a .csv or .parquet table, a .npy array; texts: a .txt with one a line, .csv or .jsonl.",
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where predictions go: a .csv or .npy file.")],
     which: Annotated[Literal["final", "best"], typer.Option("--which", help="The version: final or best.")] = "final",
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Of each class, in place of labels.")] = False,
     trust: Trusted = None,
     out: Out = None,
 ) -> None:
-    """Predict for new rows, which are read as the run's training rows were."""
+    """Predict for new rows or texts, which are read as those were that the run was trained on."""
     from polyrhythm.cli.predicting import predict_rows
 
     predict_rows(

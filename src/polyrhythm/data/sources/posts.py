@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import html
-import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,13 +13,13 @@ import numpy as np
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.streams import stream
 from polyrhythm.data.holdout import check_share, held_out
-from polyrhythm.data.sources.files import content, corrupt, existing, opened
+from polyrhythm.data.sources.files import corrupt, existing, opened
 from polyrhythm.data.sources.members import MOST
+from polyrhythm.data.sources.text_files import json_lines
 
 FILE = "Posts.xml"
 DOMAIN = ".stackexchange.com"
 WHAT = "a .jsonl or .jsonl.gz file, or a folder in which each site's folder has its Posts.xml"
-# Words keep the signs that tell languages apart: c++, c#, asp.net, node.js, objective-c.
 _WORD = re.compile(r"[a-z0-9](?:[a-z0-9+#.\-]*[a-z0-9+#])?")
 _ATTRIBUTE = re.compile(r'([A-Za-z]+)="([^"]*)"')
 _CODE = re.compile(r"<pre\b.*?</pre>", re.DOTALL | re.IGNORECASE)
@@ -34,6 +33,10 @@ _NAMES = {
     "Body": "text",
 }
 _KINDS = ("1", "2")  # questions and answers; other posts are about tags and the site
+
+
+TEXT = ("title", "body", "text")
+"""Columns of what a post says, which are joined by spaces."""
 
 
 class Post(NamedTuple):
@@ -56,7 +59,12 @@ class Post(NamedTuple):
     @property
     def words(self) -> list[str]:
         """Its words in small letters."""
-        return _WORD.findall(self.text.lower())
+        return words_of(self.text)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in small letters, with the signs that tell c++, c# and node.js apart."""
+    return _WORD.findall(text.lower())
 
 
 def posts_of(path: str | Path, *, by_user: bool) -> list[Post]:
@@ -72,7 +80,11 @@ def posts_of(path: str | Path, *, by_user: bool) -> list[Post]:
         UserError: damaged files, or no line with tags.
     """
     place = existing(path, what=WHAT)
-    read = list(_of_dumps(place) if place.is_dir() or place.suffix == ".xml" else _of_lines(place))
+    read = list(
+        _of_dumps(place)
+        if place.is_dir() or place.suffix == ".xml"
+        else (line for _, line in json_lines(place) if isinstance(line, dict))
+    )
     places = {_whose(line, "post_id"): number for number, line in enumerate(read) if by_user and line.get("tags")}
     found = list[Post]()
     for number, line in enumerate(read):
@@ -82,7 +94,7 @@ def posts_of(path: str | Path, *, by_user: bool) -> list[Post]:
         tags = read[question].get("tags")
         if not tags or not isinstance(tags, (str, list)):
             continue
-        text = " ".join(str(line[key]) for key in ("title", "body", "text") if line.get(key))
+        text = " ".join(str(line[key]) for key in TEXT if line.get(key))
         user, site = (None if line.get(key) is None else str(line[key]) for key in ("user", "site"))
         if by_user and site is not None:
             user = f"{site} {user}"
@@ -117,19 +129,6 @@ def threads_apart(posts: Sequence[Post], test: float) -> tuple[list[Post], list[
 def _whose(line: dict[str, Any], key: str) -> tuple[str, str]:
     """Which post of which site a line names."""
     return str(line.get("site")), str(line.get(key))
-
-
-def _of_lines(path: Path) -> Iterable[dict[str, Any]]:
-    """The objects of a file."""
-    for number, raw in enumerate(content(path).splitlines(), start=1):
-        if not raw.strip():
-            continue
-        try:
-            line = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            raise corrupt(path, f"line {number} is not JSON ({error})") from None
-        if isinstance(line, dict):
-            yield line
 
 
 def _of_dumps(place: Path) -> Iterator[dict[str, Any]]:

@@ -9,8 +9,10 @@ from polyrhythm.data.collection import Collection
 from polyrhythm.data.holdout import check_share
 from polyrhythm.data.sources.files import corrupt
 from polyrhythm.data.sources.plays import WHAT, speeches_of
-from polyrhythm.data.sources.text import Written, check_length, collected, rows_of
+from polyrhythm.data.sources.text import check_length, collected
+from polyrhythm.data.sources.token_rows import Written, rows_of
 from polyrhythm.data.sources.tokenizers import CHARACTERS, tokenizer_of
+from polyrhythm.data.text_reading import TextReading
 
 REFERENCE = 'Shakespeare\'s plays by role as in Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018'
 
@@ -59,6 +61,5 @@ def roles(
         raise corrupt(Path(path), f"has no role with {least:,} characters to train on", WHAT, fix="a smaller least=")
     known = tokenizer_of(tokenizer, (one.text for one in said))
     rows, test_rows = (rows_of(of, known, length) for of in (said, tested))
-    return collected(
-        rows, test_rows, known, None if tokenizer != CHARACTERS else length, "role", name="roles", reference=REFERENCE
-    )
+    reading = TextReading.of_rows(tokenizer, known, length, columns=("text",))
+    return collected(rows, test_rows, known, reading, "role", name="roles", reference=REFERENCE)

@@ -15,6 +15,7 @@ from polyrhythm.data.collection import Collection
 from polyrhythm.data.keys import Keys
 from polyrhythm.data.samples import WindowSamples
 from polyrhythm.data.sources.files import content, corrupt, existing
+from polyrhythm.data.text_reading import TextReading
 
 REFERENCE = 'Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018; McMahan et al., 2017'
 # LEAF's 80 symbols, so that models have the published number of parameters where the text has no others.
@@ -82,6 +83,7 @@ def shakespeare(path: str | Path, *, length: int = 80, stride: int = 1) -> Colle
         test_columns={"role": test.roles},
         ordered_by="role",
         reference=REFERENCE,
+        texts=TextReading(makes="end", columns=("text",), length=length, vocabulary=tuple(symbols)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,10 +14,11 @@ from polyrhythm.data.collection import Collection
 from polyrhythm.data.keys import Keys
 from polyrhythm.data.sources.files import corrupt
 from polyrhythm.data.sources.memory import arrays
-from polyrhythm.data.sources.posts import Post, posts_of, threads_apart
+from polyrhythm.data.sources.posts import TEXT, Post, posts_of, threads_apart
 from polyrhythm.data.sources.tags import bags, most_frequent, of_whom
 from polyrhythm.data.sources.tokenizers import tokenizer_of
 from polyrhythm.data.structured import Padding
+from polyrhythm.data.text_reading import TextReading
 
 REFERENCE = "Stack Exchange, CC BY-SA 3.0 before May 2018 and 4.0 since"
 WORDS = "words"
@@ -78,7 +80,10 @@ def sites(
     if tokenizer != WORDS:
         made = tokenizer_of(tokenizer, ())
         inputs, test_inputs = ({"input_ids": [made.begin(p.text, length) for p in of]} for of in (train, tested))
-        return arrays(
+        reading = TextReading(
+            makes="tokens", columns=TEXT, length=length, tokenizer=str(Path(tokenizer)), digest=made.digest
+        )
+        collection = arrays(
             inputs,
             labels,
             test=(test_inputs, test_labels),
@@ -91,6 +96,7 @@ def sites(
             reference=REFERENCE,
             features=made.tokens,
         )
+        return replace(collection, texts=reading)
     ranked = most_frequent((word for post in train for word in post.words), common + words)
     vocabulary = {word: place for place, word in enumerate(list(ranked)[common:])}
     if not vocabulary:
@@ -105,6 +111,7 @@ def sites(
         test_columns=test_columns,
         features=tuple(vocabulary),
         reference=REFERENCE,
+        texts=TextReading(makes="words", columns=TEXT, vocabulary=tuple(vocabulary), unit=True),
     )
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.keys import Keys
 from polyrhythm.data.samples import BagSamples
-from polyrhythm.data.sources.posts import Post, posts_of, threads_apart
+from polyrhythm.data.sources.posts import TEXT, Post, posts_of, threads_apart
+from polyrhythm.data.text_reading import TextReading
 
 REFERENCE = 'Reddi et al., "Adaptive Federated Optimization", ICLR 2021 (tag prediction)'
 
@@ -76,6 +76,7 @@ def stackoverflow_tags(
         features=tuple(vocabulary),
         test_columns=_columns(tested, kept),
         reference=REFERENCE,
+        texts=TextReading(makes="words", columns=TEXT, vocabulary=tuple(vocabulary)),
     )
 
 
@@ -89,12 +90,7 @@ def most_frequent(items: Iterable[str], number: int | Sequence[str]) -> dict[str
 
 def bags(posts: Sequence[Post], vocabulary: dict[str, int], targets: np.ndarray, *, unit: bool = False) -> BagSamples:
     """Posts as bags of the words of a vocabulary, with targets [n] or [n, C]; means, or vectors of length 1."""
-    known = [[vocabulary[word] for word in post.words if word in vocabulary] for post in posts]
-    offsets = np.concatenate([[0], np.cumsum([len(k) for k in known])])
-    flat = np.array([word for k in known for word in k], dtype=np.int64)
-    return BagSamples(
-        torch.from_numpy(flat), torch.from_numpy(offsets), torch.from_numpy(targets), len(vocabulary), unit=unit
-    )
+    return BagSamples.of([post.words for post in posts], vocabulary, targets, unit=unit)
 
 
 def of_whom(posts: Sequence[Post]) -> dict[str, Keys]:

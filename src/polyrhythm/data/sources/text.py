@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,32 +12,17 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.holdout import check_share, held_out
-from polyrhythm.data.sources.files import content, corrupt, existing
+from polyrhythm.data.sources.files import corrupt, existing
 from polyrhythm.data.sources.memory import arrays, no_test
 from polyrhythm.data.sources.table_files import raw_table
+from polyrhythm.data.sources.text_files import decoded, json_lines
+from polyrhythm.data.sources.token_rows import Row, Written, filled, rows_of
 from polyrhythm.data.sources.tokenizers import CHARACTERS, Tokenizer, tokenizer_of
 from polyrhythm.data.structured import Padding
+from polyrhythm.data.text_reading import TextReading
 
-LEFT_OUT = -100
-"""The target of a token that is not asked about."""
 MOST_FILES = 1_000_000
 WHAT = "a folder of .txt files, a .jsonl, a .csv or a .parquet file"
-
-
-class Written(NamedTuple):
-    """A text, what stands before it and is not asked about, and whose it is ("" where nobody says)."""
-
-    text: str
-    prompt: str
-    client: str
-
-
-class Row(NamedTuple):
-    """Some tokens of a text; the first `given` of them are not asked about."""
-
-    tokens: np.ndarray
-    given: int
-    client: str
 
 
 def text(
@@ -99,8 +82,10 @@ def text(
     if not rows or not test_rows:
         raise no_test(f"{place}: {len(rows):,} rows of 2 tokens or more to train on, {len(test_rows):,} to test on")
     named = client or ("client" if place.is_dir() else "")
-    filled = length if tokenizer == CHARACTERS else None
-    return collected(rows, test_rows, known, filled, named, name=name or place.stem.split(".")[0] or "text")
+    reading = TextReading.of_rows(
+        tokenizer, known, length, columns=("text" if place.is_dir() else column,), prompt=prompt
+    )
+    return collected(rows, test_rows, known, reading, named, name=name or place.stem.split(".")[0] or "text")
 
 
 def check_length(who: str, length: int) -> None:
@@ -118,16 +103,11 @@ def check_length(who: str, length: int) -> None:
         )
 
 
-def rows_of(written: Iterable[Written], known: Tokenizer, length: int) -> list[Row]:
-    """The rows of some texts, in their order."""
-    return [row for one in written for row in _rows(one, known, length)]
-
-
 def collected(
     rows: Sequence[Row],
     test_rows: Sequence[Row],
     known: Tokenizer,
-    length: int | None,
+    reading: TextReading,
     named: str,
     *,
     name: str,
@@ -139,12 +119,12 @@ def collected(
         rows: to train on.
         test_rows: to test on.
         known: what made the tokens.
-        length: that all rows are filled up to; None fills them up to the longest of a batch.
+        reading: how rows are made of texts; of characters all are filled up to its length.
         named: column of the clients; "" for none.
         name: of the collection.
         reference: who made the data.
     """
-    held = [_filled(of, length) for of in (rows, test_rows)]
+    held = [filled(of, reading.filled) for of in (rows, test_rows)]
     made = arrays(
         held[0][0],
         held[0][1],
@@ -152,39 +132,12 @@ def collected(
         task="next_token",
         columns={named: [row.client for row in rows]} if named else None,
         test_columns={named: [row.client for row in test_rows]} if named else None,
-        padding=Padding(value=0, to="batch") if length is None else None,
+        padding=Padding(value=0, to="batch") if reading.filled is None else None,
         name=name,
         reference=reference,
         features=known.tokens,
     )
-    return replace(made, ordered_by=named)
-
-
-def _filled(rows: Sequence[Row], length: int | None) -> tuple[list[np.ndarray] | np.ndarray, np.ndarray]:
-    """Rows and what is asked of them: each as long as it is, or all of one length."""
-    wide = length or max(len(row.tokens) for row in rows)
-    tokens = np.zeros((len(rows), wide), dtype=np.int64)
-    asked = np.full((len(rows), wide), LEFT_OUT, dtype=np.int64)
-    for place, row in enumerate(rows):
-        tokens[place, : len(row.tokens)] = row.tokens
-        asked[place, row.given : len(row.tokens)] = row.tokens[row.given :]
-    if length is None:
-        return [tokens[place, : len(row.tokens)] for place, row in enumerate(rows)], asked
-    return tokens, asked
-
-
-def _rows(one: Written, tokenizer: Tokenizer, length: int) -> Iterator[Row]:
-    """The rows of a text; none where it has nothing to be asked for."""
-    if not one.prompt:
-        tokens = tokenizer.encode(one.text, False)
-        for begin in range(0, len(tokens) - 1, length - 1):
-            yield Row(tokens[begin : begin + length], 0, one.client)
-        return
-    before, answer = tokenizer.encode(one.prompt, False), tokenizer.encode(one.text, True)
-    answer = answer[: length - 1]
-    before = before[max(0, len(before) + len(answer) - length) :]
-    if len(answer) and len(before):
-        yield Row(np.concatenate([before, answer]), len(before), one.client)
+    return replace(made, ordered_by=named, texts=reading)
 
 
 def _read(place: Path, column: str, client: str, prompt: str) -> list[Written]:
@@ -206,24 +159,11 @@ def _of_folder(folder: Path) -> Iterator[Written]:
         raise corrupt(folder, "has no .txt files", WHAT)
     for file in sorted(files):
         inside = file.relative_to(folder).parts
-        yield Written(_decoded(file, content(file)), "", inside[0] if len(inside) > 1 else file.stem)
-
-
-def _decoded(file: Path, raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise corrupt(file, f"is no text in UTF-8 ({error})"[:160], "text in UTF-8") from None
+        yield Written(decoded(file), "", inside[0] if len(inside) > 1 else file.stem)
 
 
 def _of_lines(place: Path, wanted: Sequence[str]) -> Iterator[list[str]]:
-    for number, raw in enumerate(content(place).splitlines(), start=1):
-        if not raw.strip():
-            continue
-        try:
-            line = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            raise corrupt(place, f"line {number} is not JSON ({error})") from None
+    for number, line in json_lines(place):
         cells = [line.get(name) if isinstance(line, dict) else None for name in wanted]
         if any(not isinstance(cell, (str, int)) for cell in cells):
             odd = next(name for name, cell in zip(wanted, cells, strict=True) if not isinstance(cell, (str, int)))

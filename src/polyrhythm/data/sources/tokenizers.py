@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.input_file import json_of
+from polyrhythm.base.input_file import text_of
 
 CHARACTERS = "characters"
 FILE = "tokenizer.json"
@@ -25,11 +27,13 @@ class Tokenizer(NamedTuple):
         encode: the tokens of a text, int64 [n]; with True, of one that goes on, which has no mark of its own.
         tokens: what each number stands for.
         begin: the first tokens of a text, so many at most, with the marks that its model expects at both ends.
+        digest: SHA-256 of its file; "" for characters.
     """
 
     encode: Callable[[str, bool], np.ndarray]
     tokens: tuple[str, ...]
     begin: Callable[[str, int], np.ndarray]
+    digest: str = ""
 
 
 def tokenizer_of(name: str, texts: Iterable[str]) -> Tokenizer:
@@ -64,7 +68,8 @@ def _of_folder(folder: Path) -> Tokenizer:
             fix='pip install "polyrhythm[text]"',
         ) from None
     try:
-        about = json_of(folder / FILE)
+        described = text_of(folder / FILE)
+        about = json.loads(described)
         size = _size(about)
         if not 0 < size <= MOST_TOKENS:
             raise ValueError(f"a vocabulary of {size:,}")
@@ -90,7 +95,8 @@ def _of_folder(folder: Path) -> Tokenizer:
         finally:
             made.no_truncation()
 
-    return Tokenizer(encode, tuple(token for token, _ in known), begin)
+    digest = hashlib.sha256(described.encode()).hexdigest()
+    return Tokenizer(encode, tuple(token for token, _ in known), begin, digest)
 
 
 def _codes(text: str) -> np.ndarray:
