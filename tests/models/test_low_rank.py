@@ -11,9 +11,11 @@ from torch import nn
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.flat_model import FlatModel
+from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import MODELS
-from polyrhythm.models.low_rank import LowRank, adapted, fitted, hold_residuals, scales_of
+from polyrhythm.models.low_rank import LowRank, adapted, fitted, hold_residuals, scales_of, with_lora
 from polyrhythm.models.narrowing import narrow
+from polyrhythm.models.projection import with_projection
 from polyrhythm.models.ranks import adapters_of, ranks_of
 from small import experiment, run
 
@@ -116,6 +118,24 @@ def test_a_smaller_rank_is_the_first_rows_and_columns_and_shares_the_base() -> N
     assert small[0].base.weight.data_ptr() == made[0].base.weight.data_ptr()
     with pytest.raises(UserError, match="no adapter of which A and B learn"):
         ranks_of(nn.Linear(2, 2), FlatModel(nn.Linear(2, 2)).layout)
+
+
+class OfOutputs(nn.Sequential):
+    def __init__(self, outputs: int) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, outputs))
+
+
+class OfNothing(OfOutputs):
+    def __init__(self) -> None:
+        super().__init__(10)
+
+
+@pytest.mark.parametrize("builder", [OfOutputs, OfNothing, lambda shape, outputs: OfOutputs(outputs)])
+def test_a_builder_takes_what_it_takes_whatever_is_put_on_its_network(builder: Any) -> None:
+    for changed in (with_lora(builder, rank=2), with_projection(builder, size=4)):
+        assert build(changed, (1, 8, 8), 10)(torch.zeros(3, 1, 8, 8)).shape == (3, 10)
+        with pytest.raises(UserError, match="unknown setting 'widht'"):
+            build(changed, (1, 8, 8), 10, widht=3)
 
 
 def test_a_module_of_ones_own_is_not_changed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from polyrhythm.data.federation import Federation
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.models.adapter_files import adapter_of, is_adapter, save_adapter
 from polyrhythm.models.building import build
+from polyrhythm.models.low_rank import with_lora
 from polyrhythm.models.pretrained import Pretrained
 
 transformers = pytest.importorskip("transformers", reason="the extra text is not installed")
@@ -316,6 +318,38 @@ def test_the_mean_over_a_texts_own_tokens_goes_into_the_head(folder: Path, tmp_p
     tensors = load_file(where / "adapter_model.safetensors")
     assert {"base_model.model.head.weight", "base_model.model.head.bias"} <= tensors.keys()
     assert len(tensors) == 2 + 2 * 2 * 2
+    begun = run(
+        folder, tmp_path / "b", adapted(folder, **about), federation=federation("classification"), initial=where
+    )
+    assert begun.status == "finished"
+
+
+@pytest.mark.parametrize("by", ["peft", "with_lora"])
+@pytest.mark.filterwarnings("error:Found missing adapter keys")
+def test_plain_peft_puts_an_adapter_of_a_mean_on_the_encoder(by: str, folder: Path, tmp_path: Path) -> None:
+    """The head is in the file, on the mean over a text's tokens of what the encoder gives."""
+    if by == "peft":
+        made: Any = adapted(folder, head="classes", pooling="mean")(3)
+    else:
+        made = with_lora(Pretrained(path=str(folder), head="classes", pooling="mean"), rank=RANK, targets=["q_proj"])(3)
+    torch.manual_seed(0)
+    for name, parameter in made.named_parameters():
+        if parameter.requires_grad and "lora" in name:
+            torch.nn.init.normal_(parameter)
+    save_adapter(made, tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        encoder = peft.PeftModel.from_pretrained(transformers.AutoModel.from_pretrained(folder), tmp_path).eval()
+    head = load_file(tmp_path / "adapter_model.safetensors")
+    given, mask = tokens(), torch.ones(2, 6, dtype=torch.int64)
+    with torch.no_grad():
+        mean = encoder(input_ids=given, attention_mask=mask).last_hidden_state.mean(1)
+        logits = mean @ head["base_model.model.head.weight"].T + head["base_model.model.head.bias"]
+        assert torch.allclose(logits, made.eval()(input_ids=given, attention_mask=mask), atol=1e-6)
+        plain = transformers.AutoModel.from_pretrained(folder).eval()(input_ids=given).last_hidden_state.mean(1)
+    assert not torch.allclose(mean, plain, atol=1e-3), "the adapter says something"
+    about = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert about["base_model_name_or_path"] == str(folder)
 
 
 def test_of_a_frozen_base_the_head_alone_learns(folder: Path, tmp_path: Path) -> None:

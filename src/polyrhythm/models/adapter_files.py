@@ -4,6 +4,8 @@ Rules of this file:
 
 - A folder has adapter_config.json and adapter_model.safetensors, with names as peft has them: `base_model.model.`, the
   layer, `.lora_A.weight`. Whatever else learns, such as a head, is in it whole, and named in `modules_to_save`.
+- Where a model is an encoder of transformers' own and a head of ours, names are the encoder's, so that peft puts the
+  adapter on that one. The head is in the file all the same, and peft leaves it there.
 - The weights under an adapter are not in it, but their digest is: put on others, it would be another model.
 """
 
@@ -64,6 +66,11 @@ def save_adapter(module: nn.Module, folder: Path) -> Path:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             by_peft(str(folder), safe_serialization=True, save_embedding_layers=False)
+        if _inside(module):
+            about = json.loads((folder / ADAPTER_CONFIG).read_text())
+            about |= {"auto_mapping": None, "exclude_modules": None, "modules_to_save": None}
+            about["base_model_name_or_path"] = _where(module)
+            (folder / ADAPTER_CONFIG).write_text(json.dumps(about, indent=2) + "\n")
     tensors = {name: tensor.contiguous().clone() for name, tensor in adapter_of(module).items()}
     save_file(tensors, folder / ADAPTER, {"format": "pt", _BASE: digest_of_base(module)})
     return folder
@@ -88,7 +95,8 @@ def load_adapter(module: nn.Module, folder: Path) -> nn.Module:
             found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except Exception as error:  # whatever a library says of a damaged file
         raise _no_adapter(folder, f"{ADAPTER} cannot be read: {error}") from error
-    own = adapter_of(module)
+    own, inside = adapter_of(module), _inside(module)
+    found = {_of_encoder(name, inside): tensor for name, tensor in found.items()}
     odd = sorted(found.keys() ^ own.keys()) or [n for n in own if own[n].shape != found[n].shape]
     if odd:
         raise _no_adapter(folder, f"{odd[0]} is not the same in both")
@@ -114,8 +122,11 @@ def adapter_of(module: nn.Module) -> Mapping[str, Tensor]:
     """The tensors of a model's adapter, as peft names them in files; not copied."""
     if hasattr(module, "peft_config"):
         state = {name: tensor for name, tensor in module.state_dict().items() if ".original_module." not in name}
-        return {_plain(name): tensor for name, tensor in state.items() if _of_adapter(name)}
-    return {f"{_PREFIX}{name}": tensor for name, tensor in _of_layers(module)}
+        found = {_plain(name): tensor for name, tensor in state.items() if _of_adapter(name)}
+    else:
+        found = {f"{_PREFIX}{name}": tensor for name, tensor in _of_layers(module)}
+    inside = _inside(module)
+    return {_of_encoder(name, inside): tensor for name, tensor in found.items()}
 
 
 def digest_of_base(module: nn.Module) -> str:
@@ -153,21 +164,38 @@ def _config_of(module: nn.Module) -> dict[str, Any]:
     first = next(iter(adapted.values()))
     rank, kind = first.lora_A.shape[0], type(module).__name__
     saved = {name.removeprefix(_PREFIX).rpartition(".")[0] for name in adapter_of(module) if ".lora_" not in name}
+    inside = _inside(module)
+    targets = _targets([name.removeprefix(inside) for name in adapted], [name.removeprefix(inside) for name in parts])
     tasks = {"ForCausalLM": "CAUSAL_LM", "ForSequenceClassification": "SEQ_CLS"}
-    where = getattr(getattr(module, "config", None), "_name_or_path", None)
     return {
         "peft_type": "LORA",
         "task_type": next((task for end, task in tasks.items() if kind.endswith(end)), None),
-        "base_model_name_or_path": where or None,
+        "base_model_name_or_path": _where(module),
         "r": rank,
         "lora_alpha": first.scale * rank,
         "lora_dropout": first.dropout,
-        "target_modules": _targets(list(adapted), list(parts)),
-        "modules_to_save": sorted(saved) or None,
+        "target_modules": targets,
+        "modules_to_save": None if inside else sorted(saved) or None,
         "fan_in_fan_out": any(type(part.base).__name__ == "Conv1D" for part in adapted.values()),
         "bias": "none",
         "inference_mode": True,
     }
+
+
+def _inside(module: nn.Module) -> str:
+    """What the names of a model's encoder begin with where the model is not that alone; "" of all others."""
+    base: Any = module.get_base_model() if hasattr(module, "peft_config") else module  # type: ignore[operator]
+    return f"{base.encoder_name}." if isinstance(getattr(base, "encoder_name", None), str) else ""
+
+
+def _of_encoder(name: str, inside: str) -> str:
+    """A name in a file as the encoder alone has it."""
+    return _PREFIX + name.removeprefix(_PREFIX).removeprefix(inside)
+
+
+def _where(module: nn.Module) -> str | None:
+    """The folder or name of what is under an adapter, if it says so."""
+    return getattr(getattr(module, "config", None), "_name_or_path", None) or None
 
 
 def _targets(adapted: list[str], parts: list[str]) -> list[str] | str:

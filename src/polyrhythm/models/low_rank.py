@@ -142,8 +142,10 @@ def with_lora(
     """
 
     @functools.wraps(builder)
-    def build(shape: Any, outputs: int, **settings: Any) -> nn.Module:
-        network = builder(shape, outputs, **settings)
+    def build(
+        *given: Any, **settings: Any
+    ) -> nn.Module:  # such as shape and outputs, or what the builder takes of them
+        network = builder(*given, **settings)
         return adapted(network, rank, alpha, targets, dropout, freeze, head=head)
 
     return build

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -231,6 +231,9 @@ class MeanPooled(nn.Module):
         base: gives `last_hidden_state` [B, L, d].
         outputs: of the head.
     """
+
+    encoder_name: ClassVar[str] = "base_model"
+    """The part that is transformers' own: an adapter's file has the names of its layers."""
 
     def __init__(self, base: nn.Module, outputs: int) -> None:
         super().__init__()

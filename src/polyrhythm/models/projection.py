@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, final
 
@@ -51,15 +52,18 @@ def with_projection(
     """
 
     @functools.wraps(builder)
-    def build(shape: tuple[int, ...], outputs: int, **settings: Any) -> nn.Module:
-        network = builder(shape, outputs, **settings)
+    def build(
+        *given: Any, **settings: Any
+    ) -> nn.Module:  # such as shape and outputs, or what the builder takes of them
+        network = builder(*given, **settings)
+        outputs = inspect.signature(builder).bind(*given, **settings).arguments.get("outputs")
         linears = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
         last = network.get_submodule(linears[-1]) if linears else None
         # The name is empty if the network is itself one nn.Linear: then there is no layer left to be an encoder.
-        if not isinstance(last, nn.Linear) or not linears[-1] or last.out_features != outputs:
+        if not isinstance(last, nn.Linear) or not linears[-1] or outputs not in (None, last.out_features):
             raise UserError(
                 f"{type(network).__name__} does not hold an output layer that a projection head could replace",
-                expected=f"a network whose last nn.Linear has {outputs} outputs",
+                expected=f"a network whose last nn.Linear gives its {'' if outputs is None else f'{outputs} '}outputs",
                 why="the head is put in the place of the output layer",
                 fix="end the network in an nn.Linear, or give it its own attribute `projection`",
             )
@@ -71,6 +75,6 @@ def with_projection(
                 fix="take a network without exits",
             )
         network.set_submodule(linears[-1], nn.Identity())
-        return Projected(network, last.in_features, hidden or last.in_features, size, outputs)
+        return Projected(network, last.in_features, hidden or last.in_features, size, last.out_features)
 
     return build
