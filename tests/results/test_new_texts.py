@@ -182,6 +182,10 @@ def test_tokens_are_those_of_training(of_tokens: pr.Run) -> None:
     assert ids == [[1, 4, 2, 0, 0, 0], [1, 6, 9, 7, 8, 2]]
     assert mask == [[1, 1, 1, 0, 0, 0], [1] * 6]
     assert of_tokens.predict({"input_ids": [[1, 4, 2], [1, 6, 2]]}).tolist() == ["hops", "nets"], "tokens as before"
+    long = [1, *[4] * 40, 2]
+    for rows in ({"input_ids": [long, [1, 6, 2]]}, [{"input_ids": long}, {"input_ids": [1, 6, 2]}]):
+        assert of_tokens.predict(rows).tolist() == ["hops", "nets"]
+        assert GIVEN[-1][0] == [long, [1, 6, 2, *[0] * 39]], "padded to the longest of these"
     texts, labels = [*HOPS, *NETS], ["hops"] * 3 + ["nets"] * 3
     assert of_tokens.evaluate((texts, labels))["accuracy"] == 1.0
     for odd, words in (

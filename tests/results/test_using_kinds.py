@@ -201,6 +201,20 @@ def test_labels_of_bytes_are_text_in_a_table(tmp_path: Path) -> None:
     assert pd.read_csv(tmp_path / "p.csv")["prediction"].tolist() == run.predict(INPUTS).astype(str).tolist()
 
 
+def test_outputs_beyond_the_classes_are_no_labels(tmp_path: Path) -> None:
+    """A model may give more of them, such as those of another head: the likeliest class is predicted all the same."""
+    data = pr.data.arrays(INPUTS, np.where(TRUTH, "yes", "no"))
+    federation = pr.federate(data, pr.data.Iid(), clients=3, seed=0)
+    network = torch.nn.Linear(3, 4)
+    torch.nn.init.constant_(network.bias[2:], 9.0)  # the greatest, after one step as well
+    recipe = pr.fedavg(cohort=3, steps=1, lr=0.1)
+    run = pr.run(pr.Experiment(federation=federation, model=network, recipe=recipe, rounds=1), out=tmp_path)
+    shares = run.predict(INPUTS, probabilities=True)
+    assert shares.shape == (90, 2)
+    assert run.predict(INPUTS).tolist() == np.array(["no", "yes"])[shares.argmax(axis=1)].tolist()
+    assert (shares.sum(axis=1) < 0.1).all(), "they are shares of all outputs"
+
+
 def test_nan_is_no_label(of_arrays: pr.Run) -> None:
     use = Use.read(of_arrays.path)
     outputs = torch.tensor([[1.0, 2.0], [torch.nan, 0.0]])

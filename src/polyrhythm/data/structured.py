@@ -121,6 +121,25 @@ class Structure:
             found[self.mask] = self._padded.shape[:1]
         return found if self.keyed else tuple(found.values())
 
+    def widened(self, columns: Mapping[str, Tensor | Sequence[Any]]) -> Structure:
+        """The same for samples that may be longer, where padding ends with the longest of a batch, and of those alone.
+
+        Args:
+            columns: as for `pack`.
+        """
+        if not self.trims:
+            return self
+        longest = {
+            name: column.shape[1] if isinstance(column, Tensor) and column.dim() > 1 else max(map(_length, column))
+            for name, column in columns.items()
+            if len(column)
+        }
+        fields = [
+            f if f.fill is None else f._replace(shape=(max(f.shape[0], longest.get(f.name, 0)), *f.shape[1:]))
+            for f in self.fields
+        ]
+        return dataclasses.replace(self, fields=tuple(fields))
+
     @property
     def _padded(self) -> Field:
         return next(field for field in self.fields if field.fill is not None)

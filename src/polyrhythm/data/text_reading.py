@@ -18,7 +18,6 @@ from polyrhythm.data.sources.posts import words_of
 from polyrhythm.data.sources.table_files import raw_table
 from polyrhythm.data.sources.token_rows import Row, Written, rows_of
 from polyrhythm.data.sources.tokenizers import CHARACTERS, Tokenizer, tokenizer_of
-from polyrhythm.data.structured import Structure
 
 Makes = Literal["tokens", "rows", "words", "end"]
 
@@ -99,16 +98,6 @@ class TextReading:
         """
         written, known = self.written(rows), self._tokenizer()
         return [rows_of([one], known, self.length) for one in written]
-
-    def widened(self, structure: Structure | None) -> Structure | None:
-        """What samples of new texts consist of: those that were trained on may all have been shorter."""
-        if structure is None or not self.length:
-            return structure
-        fields = [
-            field if field.fill is None else field._replace(shape=(max(self.length, field.shape[0]), *field.shape[1:]))
-            for field in structure.fields
-        ]
-        return dataclasses.replace(structure, fields=tuple(fields))
 
     def written(self, rows: Any) -> list[Written]:
         """The texts of some rows, with what stands before each.

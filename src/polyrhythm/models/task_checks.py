@@ -112,7 +112,8 @@ def check_own_loss(
     try:
         found = loss(outputs, few)
     except Exception as error:  # whatever the user's function does
-        raise _bad_loss(f"the loss {name} raises {type(error).__name__}: {error}") from error
+        given = f"given a tensor of outputs, {list(outputs.shape)}, and targets, {list(few.shape)},"
+        raise _bad_loss(f"the loss {name}, {given} raises {type(error).__name__}: {error}") from error
     if not isinstance(found, Tensor) or found.shape != (len(few),):
         what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"type {type(found).__name__}"
         raise _bad_loss(f"the loss {name} gives something of {what} for {len(few)} samples")

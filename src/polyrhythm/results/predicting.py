@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.data.sources.token_rows import Row, filled
-from polyrhythm.results.using import Use, outputs_of, predictions, read
+from polyrhythm.results.using import Given, Use, outputs_of, predictions, read
 
 AT_ONCE = 8
 """Rows of a language model, whose outputs have as many numbers at each place as there are tokens."""
@@ -39,7 +39,7 @@ class Predicting:
     def by(self, module: nn.Module) -> None:
         """Has a model read them."""
         if self._inputs is not None:
-            self._outputs = outputs_of(self._use, module, self._inputs, self._use.given)
+            self._outputs = outputs_of(self._use, module, self._inputs)
         else:
             self._outputs = torch.tensor(list(self._perplexities(module)), dtype=torch.float64)
 
@@ -81,14 +81,14 @@ class Predicting:
         for rows in self._texts:
             losses, asked = torch.zeros((), dtype=torch.float64), 0
             for begin in range(0, len(rows), AT_ONCE):
-                inputs, targets = self._batch(rows[begin : begin + AT_ONCE])
-                outputs = outputs_of(self._use, module, inputs, self._use.given)
+                given, targets = self._batch(rows[begin : begin + AT_ONCE])
+                outputs = outputs_of(self._use, module, given)
                 many, _ = task.amounts(outputs, targets)
                 losses += (task.losses(outputs, targets).double() * many).sum()
                 asked += int(many.sum())
             yield float((losses / asked).exp()) if asked else float("nan")
 
-    def _batch(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
+    def _batch(self, rows: Sequence[Row]) -> tuple[Given, Tensor]:
         assert self._use.texts is not None
         tokens, asked = filled(rows, self._use.texts.filled)
         return read(self._use, tokens), torch.from_numpy(asked)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -38,6 +38,13 @@ from polyrhythm.runs.files import write_whole
 USE = "model.json"
 BATCH = 250
 Made = Callable[[], nn.Module]
+
+
+class Given(NamedTuple):
+    """What a model is to read of some rows, [n, ...], and what each consists of where that is several arrays."""
+
+    inputs: Tensor
+    structure: Structure | None
 
 
 @final
@@ -85,11 +92,6 @@ class Use:
             "labels": None if self.labels is None else dataclasses.asdict(self.labels),
         }
         write_whole(folder / USE, [json.dumps(plain, default=str).encode()], durable=False)
-
-    @property
-    def given(self) -> Structure | None:
-        """What new samples consist of, of several arrays: texts may be longer than all that were trained on."""
-        return self.structure if self.texts is None else self.texts.widened(self.structure)
 
     @property
     def _has_own_loss(self) -> bool:
@@ -146,8 +148,9 @@ class Use:
             return build(given or self.model or "", shape, self.outputs, **({} if given else self.settings))
 
 
-def outputs_of(use: Use, module: nn.Module, inputs: Tensor, structure: Structure | None) -> Tensor:
-    """What a model in evaluation gives for inputs, [n, ...], rows of bytes of a structure if there is one."""
+def outputs_of(use: Use, module: nn.Module, given: Given) -> Tensor:
+    """What a model in evaluation gives for rows. [n, ...]"""
+    inputs, structure = given
     module.eval()
     with one_thread(), torch.no_grad(), seeded_torch(0, "measure", "predict"):
         try:
@@ -167,20 +170,20 @@ def outputs_of(use: Use, module: nn.Module, inputs: Tensor, structure: Structure
             ) from None
 
 
-def read(use: Use, rows: Any) -> Tensor:
+def read(use: Use, rows: Any) -> Given:
     """What the model reads of rows.
 
     Raises:
         UserError: rows that the model does not read, or none.
     """
-    structure = use.given
+    structure = use.structure
     if use.texts is not None and use.texts.fits(rows):
         rows = use.texts.inputs(rows)
         rows = {structure.fields[0].name: rows} if structure is not None and structure.keyed else rows
     elif (structure is not None or not (use.preprocessing and use.preprocessing.features)) and is_text(rows):
         raise _no_reading()
     if structure is not None:
-        inputs = rows_of(rows, structure)
+        inputs, structure = rows_of(rows, structure)
     elif use.preprocessing is not None:
         inputs = use.preprocessing.apply(rows)
     else:
@@ -194,7 +197,7 @@ def read(use: Use, rows: Any) -> Tensor:
             why="the model has learned from samples of that shape",
             fix="reshape them; a single sample needs an axis in front",
         )
-    return inputs
+    return Given(inputs, structure)
 
 
 def _no_reading() -> UserError:
@@ -235,28 +238,30 @@ def predictions(use: Use, outputs: Tensor, *, probabilities: bool) -> np.ndarray
         return (outputs.softmax(dim=2) if probabilities else outputs.argmax(dim=2)).numpy()
     outputs = outputs[:, -1] if outputs.dim() == 3 else outputs
     if probabilities:
-        return outputs.softmax(dim=1).float().numpy()
+        return outputs.softmax(dim=1).float().numpy()[:, : len(use.classes)]
     labels = np.asarray(use.classes) if use.labels is None else use.labels.as_array()
-    found: np.ndarray = labels[outputs.argmax(dim=1).numpy()]
+    found: np.ndarray = labels[
+        outputs[:, : len(labels)].argmax(dim=1).numpy()
+    ]  # a model may give more, for what no class is
     return found
 
 
 def metrics(use: Use, module: nn.Module, data: Any) -> dict[str, float]:
     """The task's metrics on labelled data."""
-    total, structure = Tally(), use.structure if isinstance(data, Collection) else use.given
-    for inputs, targets in _batches(use, data):
-        total = total + use.task.tally(outputs_of(use, module, inputs, structure), targets)
+    total = Tally()
+    for given, targets in _batches(use, data):
+        total = total + use.task.tally(outputs_of(use, module, given), targets)
     return {name: value for name, value in use.task.read(total).items() if name not in use.own}
 
 
-def _batches(use: Use, data: Any) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(use: Use, data: Any) -> Iterator[tuple[Given, Tensor]]:
     if isinstance(data, Collection):
         _check_same(use, data)
         # Its scaling may be fitted to its own training samples.
         anew = _anew(use.preprocessing, data.preprocessing)
         for i in range(0, len(data.test), BATCH):
             inputs, targets = data.test.batch(torch.arange(i, min(i + BATCH, len(data.test))))
-            yield anew(inputs), targets
+            yield Given(anew(inputs), use.structure), targets
         return
     target = "" if use.preprocessing is None else use.preprocessing.target
     if target and hasattr(data, "columns") and target in data.columns:

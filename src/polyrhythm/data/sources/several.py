@@ -86,8 +86,8 @@ def packed(inputs: Any, test: Any, padding: Padding | None) -> tuple[np.ndarray,
     return rows[0], (rows[1], test[1]) if given else test, structure
 
 
-def rows_of(inputs: Any, structure: Structure) -> Tensor:
-    """New samples as rows of bytes, uint8 [n, width].
+def rows_of(inputs: Any, structure: Structure) -> tuple[Tensor, Structure]:
+    """New samples as rows of bytes, uint8 [n, width], and what these consist of: some may be longer than all before.
 
     Args:
         inputs: arrays of all samples, in a mapping or a tuple; or a list of samples, each a mapping, a tuple, or, where
@@ -99,9 +99,15 @@ def rows_of(inputs: Any, structure: Structure) -> Tensor:
     """
     if isinstance(inputs, (list, np.ndarray, Tensor)):
         if len(inputs) and is_structured(inputs[0]):
-            return structure.pack_samples(list(inputs))
-        return structure.pack({"0": _column(inputs, "0")})
-    return structure.pack(columns_of_inputs(inputs)[0])
+            samples = [fields_of(sample) for sample in inputs]
+            names = dict.fromkeys(name for sample in samples for name in sample)
+            wide = structure.widened({name: [sample.get(name, ()) for sample in samples] for name in names})
+            return wide.pack_samples(list(inputs)), wide
+        columns: Columns = {"0": _column(inputs, "0")}
+    else:
+        columns, _ = columns_of_inputs(inputs)
+    wide = structure.widened(columns)
+    return wide.pack(columns), wide
 
 
 def no_scaling(setting: str) -> UserError:
