@@ -215,6 +215,20 @@ def test_outputs_beyond_the_classes_are_no_labels(tmp_path: Path) -> None:
     assert (shares.sum(axis=1) < 0.1).all(), "they are shares of all outputs"
 
 
+def sharp(outputs: torch.Tensor, targets: torch.Tensor) -> float:
+    return float((outputs.argmax(dim=1) == targets).double().mean())
+
+
+def test_metrics_that_a_record_does_not_have_are_told(tmp_path: Path) -> None:
+    data = pr.data.arrays(INPUTS, TRUTH)
+    federation = pr.federate(data, pr.data.Iid(), clients=3, seed=0)
+    task = pr.task("classification", metrics=(sharp,))
+    about = pr.Experiment(federation=federation, model="logistic", recipe=pr.fedavg(cohort=3), task=task, rounds=1)
+    run = pr.run(about, out=tmp_path)
+    with pytest.warns(UserWarning, match="sharp: functions of your own, which a record does not have"):
+        assert run.evaluate((INPUTS, TRUTH)).keys() == {"loss", "accuracy"}
+
+
 def test_nan_is_no_label(of_arrays: pr.Run) -> None:
     use = Use.read(of_arrays.path)
     outputs = torch.tensor([[1.0, 2.0], [torch.nan, 0.0]])

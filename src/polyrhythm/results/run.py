@@ -227,6 +227,9 @@ class Run(RecordedRun):
                 `Collection`, whose test set is meant, scaled as the run's own data were.
             which, model, trust: as for `model`.
 
+        Returns:
+            Numbers by name. Metrics and a loss of your own are left out, with a warning: a record has no functions.
+
         Raises:
             UserError: data that are not like the training data.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -247,7 +248,13 @@ def predictions(use: Use, outputs: Tensor, *, probabilities: bool) -> np.ndarray
 
 
 def metrics(use: Use, module: nn.Module, data: Any) -> dict[str, float]:
-    """The task's metrics on labelled data."""
+    """The task's metrics on labelled data, but for functions of the user's own, which is told."""
+    if use.own:
+        warnings.warn(
+            f"{', '.join(use.own)}: functions of your own, which a record does not have, and are left out; "
+            "run.model() and your data give them",
+            stacklevel=3,
+        )
     total = Tally()
     for given, targets in _batches(use, data):
         total = total + use.task.tally(outputs_of(use, module, given), targets)
