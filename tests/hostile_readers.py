@@ -129,7 +129,7 @@ READERS: dict[str, Reader] = {
         ("x.zip", "x.csv", "processed.va.data"),
     ),
     "texts": Reader((), data.text, ("x.jsonl", "x.jsonl.gz", "x.csv")),
-    "new texts": Reader(("data/sources/text_files.py",), texts_in, ("x.txt", "x.txt.gz", "x.jsonl", "x.csv")),
+    "new texts": Reader(("data/sources/text_files.py",), texts_in, ("x.txt", "x.txt.gz", "x.jsonl", "x.json", "x.csv")),
     "tokenizer": Reader(
         ("data/sources/tokenizers.py",),
         lambda path: tokenizer_of(str(path.parent), ()),

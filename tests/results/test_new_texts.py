@@ -120,6 +120,7 @@ def test_files_of_texts_on_the_command_line(of_words: pr.Run, tmp_path: Path) ->
         ("a.txt", "hops\0", "zero bytes"),
         ("a.jsonl", "", "is empty"),
         ("a.jsonl", '{"text": "hops"}\n3\n', "line 2 is no object"),
+        ("a.json", '[{"text": "hops"}]', "line 1 is no object"),
         ("a.jsonl", '{"text": ["hops"]}\n', "a list in the column 'text'"),
         ("a.jsonl", '{"text": "hops"}\n{"test": "hops"}\n', "row 2 without text"),
         ("a.csv", "words\nhops\n", "rows with the columns words"),

@@ -23,7 +23,7 @@ def texts_in(path: Path) -> Any:
     suffixes = [suffix.lower() for suffix in place.suffixes]
     if place.is_dir():
         raise corrupt(place, "is a folder", WHAT)
-    if ".jsonl" in suffixes:
+    if {".jsonl", ".json"} & {*suffixes}:
         import pandas as pd
 
         rows = list(_objects(place))
@@ -67,7 +67,7 @@ def decoded(path: Path) -> str:
 def _objects(place: Path) -> Iterator[dict[str, Any]]:
     for number, line in json_lines(place):
         if not isinstance(line, dict):
-            raise corrupt(place, f"line {number} is no object", 'lines like {"text": "..."}')
+            raise corrupt(place, f"line {number} is no object", 'an object in each line, such as {"text": "..."}')
         yield line
 
 
