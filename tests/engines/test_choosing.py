@@ -47,8 +47,11 @@ def test_auto_leaves_broad_convolutions_to_torch() -> None:
     images = torch.tensor(generator.normal(size=(24, 8, 16, 16)), dtype=torch.float32)
     samples = ArraySamples(images, torch.arange(24) % 3)
     data = dataclasses.replace(collection(), train=samples, test=samples)
-    for width, kind in ((2048, "native"), (2304, "torch")):  # 8 * 9 * width * 14 * 14 products
-        model = nn.Sequential(nn.Conv2d(8, width, 3), nn.ReLU(), nn.MaxPool2d(14), nn.Flatten(), nn.Linear(width, 3))
+    # 8 * 16 * width * 13 * 13 products; of 3 × 3 with 14 × 14 outputs as many, but in squares.
+    for width, kernel, kind in ((1408, 4, "native"), (1600, 4, "torch"), (2304, 3, "native")):
+        side = 17 - kernel
+        model = nn.Sequential(nn.Conv2d(8, width, kernel), nn.ReLU(), nn.MaxPool2d(side), nn.Flatten())
+        model.append(nn.Linear(width, 3))
         dealt = pr.federate(data, pr.data.Iid(), 2, 0)
         assert prepared(federation=dealt, model=model, recipe=LARGE).chosen.kind == kind
 
@@ -57,11 +60,11 @@ def test_auto_leaves_broad_convolutions_to_torch() -> None:
 @pytest.mark.parametrize(("padding", "kind"), [(0, "torch"), (1, "native")])
 @pytest.mark.parametrize("batch", [10, 16])
 def test_products_beside_the_image_do_not_count_in_batches_of_any_size(batch: int, padding: int, kind: str) -> None:
-    images = ArraySamples(torch.zeros(64, 64, 4 - 2 * padding, 4), torch.arange(64) % 3)
+    images = ArraySamples(torch.zeros(64, 64, 4 - 2 * padding, 3), torch.arange(64) % 3)
     data = dataclasses.replace(collection(), train=images, test=images)
-    # 64 * 9 * 14000 * 2 * 2 products; with padding one of three rows of the window is outside.
-    model = nn.Sequential(nn.Conv2d(64, 14000, 3, padding=(padding, 0)), nn.ReLU(), nn.MaxPool2d(2))
-    model += nn.Sequential(nn.Flatten(), nn.Linear(14000, 3))
+    # 64 * 6 * 21000 * 2 * 2 products; with padding one of three rows of the window is outside.
+    model = nn.Sequential(nn.Conv2d(64, 21000, (3, 2), padding=(padding, 0)), nn.ReLU(), nn.MaxPool2d(2))
+    model += nn.Sequential(nn.Flatten(), nn.Linear(21000, 3))
     dealt = pr.federate(data, pr.data.Iid(), 1, 0)
     recipe = pr.fedavg(cohort=1, epochs=1, batch=batch)
     assert prepared(federation=dealt, model=model, recipe=recipe).chosen.kind == kind

@@ -14,6 +14,7 @@ import polyrhythm.engines.native
 SOURCE = Path(polyrhythm.engines.native.__path__[0])
 CHECK = Path(__file__).with_name("check.cpp")
 X86 = platform.machine() in ("x86_64", "AMD64")
+SQUARES = "-DPOLYRHYTHM_SQUARES={}"
 SETS = {"plain": []} | (
     {
         "avx2": ["-mavx2", "-mfma"],
@@ -48,6 +49,16 @@ def test_every_kernel_is_its_definition_and_touches_only_what_it_may(tmp_path: P
     sanitised = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     done = subprocess.run([build(tmp_path, SETS, *sanitised)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_convolutions_in_squares_are_their_definition(tmp_path: Path) -> None:
+    """All that can be cut into squares, of one register at a time and of three."""
+    for together in (1, 3):
+        folder = tmp_path / str(together)
+        folder.mkdir()
+        sanitised = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", SQUARES.format(together))
+        done = subprocess.run([build(folder, SETS, *sanitised)], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 # file, a text in it, what a mutant has instead.
@@ -119,7 +130,6 @@ MUTANTS = {
     "no way back through cells": ("recurrences.h", "end ? V{} : load(carried)", "V{}"),
     "panels of rows that are not there": ("recurrences.h", "row % TALL;", "0;"),
     "tangents of small numbers alone": ("lanes.h", "fused(p * z, x, x)", "x"),
-    "idle lanes are samples": ("sequences.cpp", "count - (blocks - 1) * LANES, gradient", "LANES, gradient"),
     "the first pixels alone": ("sequences.cpp", "j < columns; j += TOGETHER", "j < 1; j += TOGETHER"),
     "one token's vector": (
         "sequences.cpp",
@@ -131,6 +141,15 @@ MUTANTS = {
         "in.inside(0, 0, in.width - 1), out.floats(),\n                    values_",
         "in.inside(0, 0, 0), out.floats(),\n                    values_",
     ),
+    "weights are not turned round": ("squares.h", "other[SIDE] = {3, 1, 2, 0}", "other[SIDE] = {0, 1, 2, 3}"),
+    "idle lanes keep others' numbers": (
+        "squares.h",
+        "where(use, bias ? number + all(bias[row]) : number)",
+        "(bias ? number + all(bias[row]) : number)",
+    ),
+    "squares before are forgotten": ("squares.h", "if (first) added_to<R, C>(to, q.channels, piece, sum);", ""),
+    "half a weight": ("squares.h", "out[1] = (outer + g[1]) * 0.5f", "out[1] = outer * 0.5f"),
+    "what is beside the image is looked at": ("plan.cpp", "x >= out.width ? -1", "x > out.width ? -1"),
     "no halo": ("program.h", "padded(c, y + above, x + beside)", "padded(c, y, x)"),
 }
 
@@ -145,5 +164,6 @@ def test_a_mutant_is_found(mutant: str, tmp_path: Path) -> None:
     original = (source / name).read_text()
     assert original.count(text) == 1
     (source / name).write_text(original.replace(text, other))
-    program = build(tmp_path, {"plain": []}, "-O2", source=source)
+    squares = [SQUARES.format(1)] if name == "squares.h" or "image is looked" in mutant else []
+    program = build(tmp_path, {"plain": []}, "-O2", *squares, source=source)
     assert subprocess.run([program], capture_output=True, check=False).returncode != 0

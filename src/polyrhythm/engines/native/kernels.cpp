@@ -203,6 +203,19 @@ INLINE void rows_to(float* dweights, int taps, int piece, const V (&sum)[R][C]) 
     }
 }
 
+// And what is there added to them.
+template <int R, int C>
+INLINE void added_to(const float* dweights, int taps, int piece, V (&sum)[R][C]) {
+    UNROLL for (int c = 0; c < C; ++c) {
+        const int tap = (piece + c) * WIDTH, left = taps - tap;
+        UNROLL for (int r = 0; r < R; ++r) {
+            V there = {};
+            std::memcpy(&there, dweights + r * int64_t(taps) + tap, left >= WIDTH ? sizeof there : 4 * size_t(left));
+            sum[r][c] += there;
+        }
+    }
+}
+
 // The same for some rows of a layer with one column a block, from its inputs sample by sample, [count, pitch]:
 // registers run along the taps, so idle lanes cost nothing and nothing needs to be folded.
 void row_gradient(
@@ -294,6 +307,7 @@ void to_rows(const float* in, const int* tap, int taps, float* rows, int pitch) 
 
 #include "convolutions.h"
 #include "recurrences.h"
+#include "squares.h"
 
 // A NaN is not <= 0 and stays, in the value and in the gradient, as in torch.
 void relu(float* values, int64_t size) {
@@ -684,6 +698,10 @@ extern const Kernels JOINED(kernels_, POLYRHYTHM_KERNELS) = {
     sparse_forward,
     sparse_input_gradient,
     sparse_weight_gradient,
+    squares_weights,
+    squares_forward,
+    squares_input_gradient,
+    squares_weight_gradient,
     weight_squares,
     bias_squares,
     relu,

@@ -43,6 +43,21 @@ struct Sparse {
     float* panel;        // [window, rows, TALL] room for the weights of some channels
 };
 
+// A convolution in squares of 2 × 2 outputs. A square of all samples is `count` numbers side by side, without idle lanes,
+// and so are `together` squares, one after the other, which are computed at a time.
+struct Squares {
+    int channels, rows;
+    int count, blocks;        // samples, and blocks of these
+    int squares, back;        // of outputs, and of inputs on the way back
+    int together, line;       // and floats from one channel to the next of so many, with room for a register beyond them
+    int in_plane, out_plane;  // floats from one channel to the next
+    int in_block, out_block;
+    const int *look, *place;            // [squares, 16] where a square's inputs lie in the first block; [squares, 4] its outputs
+    const int *look_back, *place_back;  // the same from the outputs to the inputs; −1 beside the image
+    const int* begin;                   // [channels] where each channel begins among such squares
+    float *v, *m, *samples;             // room for squares of inputs and of outputs, and for samples side by side
+};
+
 // Numbers of samples in blocks, and the same without idle lanes: `spot` is where those of a pixel begin, one sample
 // after the other. Spots ascend, since a whole register is written to each.
 struct Pack {
@@ -115,6 +130,10 @@ struct Kernels {
         const Product&, const Sparse&, const float* weights, const float* dout, float* din);
     void (*sparse_weight_gradient)(
         const Product&, const Sparse&, const float* in, const float* dout, float* dweights);
+    void (*squares_weights)(const Squares&, const float* weights, float* u);
+    void (*squares_forward)(const Squares&, const float* u, const float* bias, const float* in, float* out);
+    void (*squares_input_gradient)(const Squares&, const float* u, const float* dout, float* din);
+    void (*squares_weight_gradient)(const Squares&, const float* in, const float* dout, float* u, float* dweights);
     double (*weight_squares)(const Product&, const float* in, const float* dout, int blocks);
     double (*bias_squares)(const Product&, const float* dout, int blocks);
 

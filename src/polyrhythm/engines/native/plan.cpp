@@ -7,6 +7,13 @@
 namespace {
 
 constexpr int FEW = 4;              // channels, of which fewer leave most of a tile of one place of the window empty
+#ifdef POLYRHYTHM_SQUARES  // of a check, which has every convolution that can be cut into squares cut into them
+constexpr int SQUARES = POLYRHYTHM_SQUARES;
+constexpr bool ALWAYS = true;
+#else
+constexpr int SQUARES = 16;  // registers of a convolution's squares that are computed together
+constexpr bool ALWAYS = false;
+#endif
 constexpr double WORTHWHILE = 0.9;  // of all work: what leaves out, or packs, does no more than that of it
 
 int whole(int floats) { return (floats + LANES - 1) / LANES * LANES; }
@@ -44,6 +51,17 @@ Plan::Plan(const Map& in, const Map& out, const Window& window, const Product& b
     };
     const auto [plain, plain_sparse] = cost(looks);
     const auto [dense, dense_sparse] = cost(packed_looks);
+    const int registers = ((out.height / 2) * (out.width / 2) * count + LANES - 1) / LANES;
+    if (window.height == 3 && window.width == 3 && window.down == 1 && window.across == 1 && out.height % 2 == 0 &&
+        out.width % 2 == 0) {
+        // Products of squares, what turns their inputs and outputs, and what turns the weights.
+        const double turns = 1.1 + 4.0 / out.channels + 4.0 / in.channels;
+        square = ALWAYS || 16 * registers * turns + 16 < WORTHWHILE * double(std::min(plain, dense));
+    }
+    if (square) {
+        cut(in, out, window, count);
+        return;
+    }
     packed = double(dense) <= WORTHWHILE * double(plain);
     sparse = packed ? dense_sparse : plain_sparse;
     product.columns *= used;
@@ -83,6 +101,33 @@ void Plan::pack(const Map& in, const Map& out, const Window& w, int count) {
     in_floats = int64_t(in.channels) * channel + 2 * LANES;
     out_floats = int64_t(out.channels) * plane + LANES;
     this->in = aligned(room_in_, in_floats), dout = aligned(room_dout_, out_floats);
+}
+
+void Plan::cut(const Map& in, const Map& out, const Window& w, int count) {
+    const auto corner = [](std::vector<int>& into, const Map& map, int top, int left) {
+        for (int y = top; y < top + 2; ++y)
+            for (int x = left; x < left + 2; ++x) into.push_back(map.inside(0, y, x));
+    };
+    for (int top = 0; top < out.height; top += 2)
+        for (int left = 0; left < out.width; left += 2) {
+            for (int y = top; y < top + 4; ++y)
+                for (int x = left; x < left + 4; ++x) square_look_.push_back(in.padded(0, y, x));
+            corner(square_place_, out, top, left);
+        }
+    for (int top = 0; top < in.height; top += 2)
+        for (int left = 0; left < in.width; left += 2) {
+            for (int y = top + w.above - 2; y < top + w.above + 2; ++y)
+                for (int x = left + w.beside - 2; x < left + w.beside + 2; ++x)
+                    square_back_.push_back(
+                        y < 0 || x < 0 || y >= out.height || x >= out.width ? -1 : out.inside(0, y, x));
+            corner(square_home_, in, top, left);
+        }
+    const int together = std::max(1, SQUARES * LANES / count), line = whole(together * count) + LANES;
+    for (int c = 0; c < in.channels; ++c) square_begin_.push_back(c * line);
+    squares = {in.channels, out.channels, count, (count + LANES - 1) / LANES,
+               int(square_place_.size()) / 4, int(square_home_.size()) / 4, together, line, in.plane(), out.plane(),
+               in.floats(), out.floats(), square_look_.data(), square_place_.data(), square_back_.data(),
+               square_home_.data(), square_begin_.data(), nullptr, nullptr, nullptr};
 }
 
 void Plan::leave_out(const Map& in, const Window& w, const std::vector<Look>& looks) {

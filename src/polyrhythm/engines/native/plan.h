@@ -19,14 +19,17 @@ inline float* aligned(std::vector<float>& room, size_t floats) {
     return reinterpret_cast<float*>((at + 63) & ~uintptr_t(63));
 }
 
+//
+// Where it saves more, a convolution of 3 × 3 with stride 1 is computed in squares of 2 × 2 outputs.
 struct Plan {
     Plan(const Map& in, const Map& out, const Window& window, const Product& blocks, int count);
     Plan(const Plan&) = delete;
 
-    bool packed = false, sparse = false;
+    bool packed = false, sparse = false, square = false;
     Product product = {};   // over one block of packed numbers, or over the blocks that it was given
     Sparse taps = {};       // if `sparse`: which taps are looked at
     Pack inputs = {}, outputs = {};
+    Squares squares = {};   // if `square`, without room
     int64_t in_floats = 0, out_floats = 0;  // of the packed numbers, with room for a register beyond them
     float *in = nullptr, *dout = nullptr;   // those that stay from one pass to the next; gaps in `dout` are zeros
 
@@ -38,9 +41,11 @@ private:
     // What some neighbours in a row of outputs look at, together.
     static Look look(const Map& in, const Window& window, int row, int first, int last);
     void pack(const Map& in, const Map& out, const Window& window, int count);
+    void cut(const Map& in, const Map& out, const Window& window, int count);
     void leave_out(const Map& in, const Window& window, const std::vector<Look>& looks);
 
     std::vector<int> tap_, column_, place_, in_lane_, in_spot_, out_lane_, out_spot_;
     std::vector<float> room_in_, room_dout_, panel_;
+    std::vector<int> square_look_, square_place_, square_back_, square_home_, square_begin_;
     std::vector<int> members_, member_, looks_, look_, at_, seen_, run_;
 };

@@ -155,6 +155,14 @@ void Rounds::lay_out(int count) {
         if (layer.kind != Kind::product || p.columns == 1 || program_.maps[layer.in].sequence) continue;
         auto& plan = plans_[0].second[i];
         plan = std::make_unique<Plan>(program_.maps[layer.in], program_.maps[layer.out], layer.window, p, count);
+        if (plan->square) {
+            const Squares& q = plan->squares;
+            Tables& t = tables_[i];
+            if (!t.u) t.u = aligned(t.room_u, size_t(16) * (size_t(q.rows) * q.channels + LANES));
+            const size_t most = size_t(16) * (size_t(std::max(q.rows, q.channels)) * q.line + LANES);
+            v_ = aligned(room_v_, std::max(room_v_.size(), most)), m_ = aligned(room_m_, std::max(room_m_.size(), most));
+            samples_ = aligned(room_samples_, std::max(room_samples_.size(), size_t(whole_blocks(q.channels)) * q.line));
+        }
         if (!plan->packed) continue;
         packed_in_ = aligned(room_in_, std::max(room_in_.size(), size_t(plan->in_floats)));
         packed_out_ = aligned(room_out_, std::max(room_out_.size(), size_t(plan->out_floats)));
@@ -301,6 +309,11 @@ void Rounds::product(const Layer& layer, int index, const float* weights, int co
     Plan* plan = plans_[0].second[index].get();
     if (program_.maps[layer.in].sequence) return along_sequence(tables_[index].product, weights, bias, in, out, count);
     if (!plan) return k_.forward(tables_[index].product, weights, bias, in, out, blocks_of(count));
+    if (plan->square) {
+        const Squares squares = squares_of(*plan);
+        k_.squares_weights(squares, weights, tables_[index].u);
+        return k_.squares_forward(squares, tables_[index].u, bias, in, out);
+    }
     if (plan->packed) {
         k_.pack(plan->inputs, in, plan->in);
         in = plan->in, out = packed_out_;
@@ -312,6 +325,13 @@ void Rounds::product(const Layer& layer, int index, const float* weights, int co
     if (plan->packed) k_.unpack(plan->outputs, out, values_[layer.out]);
 }
 
+// How a convolution is cut into squares, with room for some of them.
+Squares Rounds::squares_of(const Plan& plan) const {
+    Squares squares = plan.squares;
+    squares.v = v_, squares.m = m_, squares.samples = samples_;
+    return squares;
+}
+
 // The gradient of its inputs, from that of its outputs, which is kept packed for that of its weights.
 void Rounds::input_gradient(const Layer& layer, int index, const float* weights, int count) {
     const float* dout = gradients_[layer.out];
@@ -319,6 +339,7 @@ void Rounds::input_gradient(const Layer& layer, int index, const float* weights,
     weights += layer.weights;
     Plan* plan = plans_[0].second[index].get();
     if (!plan) return k_.input_gradient(tables_[index].product, weights, dout, din, blocks_of(count));
+    if (plan->square) return k_.squares_input_gradient(squares_of(*plan), tables_[index].u, dout, din);
     if (plan->packed) {
         dout = plan->dout, din = packed_in_;
         std::fill_n(din, plan->in_floats, 0.0f);
@@ -335,6 +356,9 @@ void Rounds::input_gradient(const Layer& layer, int index, const float* weights,
 // The gradient of a convolution's weights.
 void Rounds::weight_gradient(const Layer& layer, int index, float* gradient) {
     const Plan& plan = *plans_[0].second[index];
+    if (plan.square)  // whose sums of weights are needed no more
+        return k_.squares_weight_gradient(
+            squares_of(plan), values_[layer.in], gradients_[layer.out], tables_[index].u, gradient);
     const float* in = plan.packed ? plan.in : values_[layer.in];
     const float* dout = plan.packed ? plan.dout : gradients_[layer.out];
     if (plan.sparse)

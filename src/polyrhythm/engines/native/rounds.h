@@ -145,7 +145,9 @@ private:
     std::vector<Tables> tables_;                   // one a layer
     // Of some sizes of batches, the last one used first: of each layer, how a convolution is computed, else null.
     std::vector<std::pair<int, std::vector<std::unique_ptr<Plan>>>> plans_;
-    std::vector<float> room_in_, room_out_;
+    Squares squares_of(const Plan& plan) const;
+    std::vector<float> room_in_, room_out_, room_v_, room_m_, room_samples_;
+    float *v_ = nullptr, *m_ = nullptr, *samples_ = nullptr;  // of squares
     float *packed_in_ = nullptr, *packed_out_ = nullptr;  // numbers on their way
     std::vector<char> still_weights_, still_bias_; // of each layer, whether they are held
     std::vector<std::vector<float>> room_;         // what the pointers below point into
@@ -163,6 +165,8 @@ struct Rounds::Tables {
     int pitch = 0;
     std::vector<int> tap, column, place, first;
     std::vector<float> share;
+    std::vector<float> room_u;
+    float* u = nullptr;  // sums of weights, for squares
     // Of a recurrence: the pixels that have one before them, all of them, and room.
     Product later = {}, steps = {};
     std::vector<int> every;
