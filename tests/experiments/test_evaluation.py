@@ -13,6 +13,7 @@ import polyrhythm as pr
 import small
 from polyrhythm.core import client, measuring
 from polyrhythm.data.holding import Holding
+from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments.difficulty import expert_losses
 from polyrhythm.experiments.estimate import estimate
 from polyrhythm.experiments.evaluation import Evaluator, averaged, mean_metrics
@@ -40,6 +41,25 @@ def test_alone_a_client_is_tested_on_its_own_samples_with_its_own_model() -> Non
     _, log = logged(federation=split, recipe=pr.fedavg(cohort=2, epochs=20, batch=10, lr=0.5), rounds=1)
     assert log.versions[-1].clients is not None
     assert log.versions[-1].clients["accuracy_mean"] < 0.7
+
+
+@pytest.mark.parametrize(("draws", "times"), [(False, 1 + 2), (True, 6 + 6)])
+def test_the_model_that_clients_began_with_is_tested_once(
+    draws: bool, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of six clients two train in one round; of a model that draws, each client's test is another one."""
+    tests, tally = list[int](), TorchEngine.tally
+
+    def count(self: TorchEngine, model: Model, data: Any, *rest: Any, **more: Any) -> Any:
+        tests.append(len(data))
+        return tally(self, model, data, *rest, **more)
+
+    monkeypatch.setattr(TorchEngine, "tally", count)
+    model = (lambda shape, outputs: Hazy(shape[0], outputs)) if draws else "logistic"
+    recipe = pr.local_only(cohort=2, epochs=1, batch=10)
+    made = prepared(federation=dealt(collection(), [10] * 6), model=model, recipe=recipe, rounds=1, engine="torch")
+    carry_out(made, [Log()])
+    assert tests == [len(collection().test)] * times
 
 
 def test_the_sample_of_training_data_is_fixed_and_only_of_what_clients_hold() -> None:

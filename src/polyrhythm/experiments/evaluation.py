@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar, cast, final
+from typing import Any, TypeVar, cast, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from polyrhythm.base.metric_names import NAN_OUTPUTS
-from polyrhythm.base.streams import stream
+from polyrhythm.base.streams import generators, stream
 from polyrhythm.core.measuring import measuring
 from polyrhythm.core.portions import Narrows
 from polyrhythm.core.predicting import Used
@@ -74,6 +74,10 @@ class Evaluator:
         if wanted:
             drawn = stream(experiment.seed, "sample", "train").permutation(len(federation.shares.order))[:wanted]
             self._train = Holding(federation.train, federation.shares.order[torch.from_numpy(np.sort(drawn))])
+        self._initial = prepared.initial if experiment.recipe.regime == "local" else None
+        self._common = tuple(held for held in (self._test, self._validation, self._train) if held is not None)
+        self._of_initial: dict[Any, Tally] = {}
+        """What was counted of the model that all began with, unless it draws: by the name of a set, and if by class."""
 
     def test(self, model: Model, of: Of = ()) -> Metrics:
         """On the test set, pooled over its samples."""
@@ -244,9 +248,17 @@ class Evaluator:
 
     def _tally(self, used: Model | Used, data: Holding, *names: int | str, by_class: bool = False) -> Tally:
         model = used.model if isinstance(used, Used) else used
+        # Where all clients have models of their own, that of those who have not trained is one, and is measured once.
+        known = (names[0], by_class) if model is self._initial and data in self._common else None
+        if known in self._of_initial:
+            return self._of_initial[known]
         with measuring(self._engine, data, self._seed, *names):
             if not isinstance(used, Used) or used.predicts is None:
-                return self._engine.tally(model, data, by_class=by_class)
+                before = generators() if known else None
+                tally = self._engine.tally(model, data, by_class=by_class)
+                if known and generators() == before:
+                    self._of_initial[known] = tally
+                return tally
             outputs, features, targets = self._engine.represented(model, data, used.layer)
         return self._task.tally(used.predicts(outputs, features), targets, by_class=by_class)
 
