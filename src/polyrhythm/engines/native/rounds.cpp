@@ -161,7 +161,7 @@ void Rounds::lay_out(int count) {
             if (!t.u) t.u = aligned(t.room_u, size_t(16) * (size_t(q.rows) * q.channels + LANES));
             const size_t most = size_t(16) * (size_t(std::max(q.rows, q.channels)) * q.line + LANES);
             v_ = aligned(room_v_, std::max(room_v_.size(), most)), m_ = aligned(room_m_, std::max(room_m_.size(), most));
-            samples_ = aligned(room_samples_, std::max(room_samples_.size(), size_t(whole_blocks(q.channels)) * q.line));
+            samples_ = aligned(room_samples_, std::max(room_samples_.size(), size_t(whole_blocks(q.channels) + LANES) * q.line));
         }
         if (!plan->packed) continue;
         packed_in_ = aligned(room_in_, std::max(room_in_.size(), size_t(plan->in_floats)));

@@ -9,6 +9,9 @@ constexpr int SIDE = 4, PLACES = SIDE * SIDE;  // of a square's inputs
 // cache.
 INLINE int64_t apart_of(int64_t floats) { return floats + LANES; }
 
+// The same from one sample to the next.
+INLINE int pitch_of(int floats) { return (floats + LANES - 1) / LANES * LANES + LANES; }
+
 // Of four numbers, B^T d; G g of three; A^T m of four, to two; A y of two; and G^T u of four, to three.
 struct Inputs {
     static constexpr int from = 4, to = 4;
@@ -183,42 +186,31 @@ void squares_input_gradient(const Squares& q, const float* u, const float* dout,
     });
 }
 
-// The gradient of u, and of the weights from it; `u` is room. Registers run along the channels.
-void squares_weight_gradient(const Squares& q, const float* in, const float* dout, float* u, float* dweights) {
-    const int64_t size = int64_t(q.rows) * q.channels, apart = apart_of(size), line = q.line;
-    const int64_t in_apart = apart_of(q.channels * line), out_apart = apart_of(q.rows * line);
-    const int pieces = (q.channels + WIDTH - 1) / WIDTH, pitch = (q.channels + LANES - 1) / LANES * LANES;
-    some_squares(q.squares, q.together, [&](int first, int squares) {
-        squares_of(q, in, q.channels, q.in_plane, q.in_block, q.look + first * PLACES, squares, q.v);
-        for (int row = 0; row < q.rows; ++row)
-            registers(q, q.out_block, squares, [&](int s, int64_t lanes, int64_t numbers, I) {
-                const float* from = dout + int64_t(row) * q.out_plane + lanes;
-                float* to = q.m + row * line + numbers;
-                turned<OutputsBack>(
-                    [&](int y, int x) { return load(from + q.place[(first + s) * 4 + y * 2 + x]); },
-                    [&](int y, int x, V number) { store(to + (y * SIDE + x) * out_apart, number); });
+// What one of the sixteen gives of the gradient of u, [rows, channels]: registers run along the channels.
+void squares_sums(const Squares& q, const float* v, const float* m, int squares, bool more, float* u) {
+    const int pieces = (q.channels + WIDTH - 1) / WIDTH, pitch = pitch_of(q.channels), depth = squares * q.count;
+    for (int j = 0; j < depth; j += LANES)
+        to_rows(v + j, q.begin, q.channels, q.samples + int64_t(j) * pitch, pitch);
+    for (int row = 0; row < q.rows; row += ROWS)
+        for (int piece = 0; piece < pieces; piece += WIDE)
+            with_size<ROWS>(q.rows - row, [&](auto rows) {
+                with_size<WIDE>(pieces - piece, [&](auto across) {
+                    constexpr int R = rows.value, C = across.value;
+                    const float* from[C];
+                    V sum[R][C] = {};
+                    UNROLL for (int c = 0; c < C; ++c) from[c] = q.samples + (piece + c) * WIDTH;
+                    tile<R, C>(m + int64_t(row) * q.line, q.line, 1, depth, from,
+                               [=](int j) { return int64_t(j) * pitch; }, sum);
+                    float* to = u + int64_t(row) * q.channels;
+                    if (more) added_to<R, C>(to, q.channels, piece, sum);
+                    rows_to<R, C>(to, q.channels, piece, sum);
+                });
             });
-        const int depth = squares * q.count;
-        for (int k = 0; k < PLACES; ++k) {
-            for (int j = 0; j < depth; j += LANES)
-                to_rows(q.v + k * in_apart + j, q.begin, q.channels, q.samples + int64_t(j) * pitch, pitch);
-            for (int row = 0; row < q.rows; row += ROWS)
-                for (int piece = 0; piece < pieces; piece += WIDE)
-                    with_size<ROWS>(q.rows - row, [&](auto rows) {
-                        with_size<WIDE>(pieces - piece, [&](auto across) {
-                            constexpr int R = rows.value, C = across.value;
-                            const float* from[C];
-                            V sum[R][C] = {};
-                            UNROLL for (int c = 0; c < C; ++c) from[c] = q.samples + (piece + c) * WIDTH;
-                            tile<R, C>(q.m + k * out_apart + row * line, line, 1, depth, from,
-                                       [=](int j) { return int64_t(j) * pitch; }, sum);
-                            float* to = u + k * apart + int64_t(row) * q.channels;
-                            if (first) added_to<R, C>(to, q.channels, piece, sum);
-                            rows_to<R, C>(to, q.channels, piece, sum);
-                        });
-                    });
-        }
-    });
+}
+
+// The gradient of weights from that of u.
+void squares_weights_back(const Squares& q, const float* u, float* dweights) {
+    const int64_t size = int64_t(q.rows) * q.channels, apart = apart_of(size);
     alignas(64) float g[9][LANES];
     for (int64_t begin = 0; begin < size; begin += LANES) {
         const int here = size - begin < LANES ? int(size - begin) : LANES;
@@ -229,4 +221,24 @@ void squares_weight_gradient(const Squares& q, const float* in, const float* dou
         for (int i = 0; i < here; ++i)
             for (int k = 0; k < 9; ++k) dweights[(begin + i) * 9 + k] = g[k][i];
     }
+}
+
+// The gradient of weights; `u` is room.
+void squares_weight_gradient(const Squares& q, const float* in, const float* dout, float* u, float* dweights) {
+    const int64_t apart = apart_of(int64_t(q.rows) * q.channels), line = q.line;
+    const int64_t in_apart = apart_of(q.channels * line), out_apart = apart_of(q.rows * line);
+    some_squares(q.squares, q.together, [&](int first, int squares) {
+        squares_of(q, in, q.channels, q.in_plane, q.in_block, q.look + first * PLACES, squares, q.v);
+        for (int row = 0; row < q.rows; ++row)
+            registers(q, q.out_block, squares, [&](int s, int64_t lanes, int64_t numbers, I) {
+                const float* from = dout + int64_t(row) * q.out_plane + lanes;
+                float* to = q.m + row * line + numbers;
+                turned<OutputsBack>(
+                    [&](int y, int x) { return load(from + q.place[(first + s) * 4 + y * 2 + x]); },
+                    [&](int y, int x, V number) { store(to + (y * SIDE + x) * out_apart, number); });
+            });
+        for (int k = 0; k < PLACES; ++k)
+            squares_sums(q, q.v + k * in_apart, q.m + k * out_apart, squares, first > 0, u + k * apart);
+    });
+    squares_weights_back(q, u, dweights);
 }
