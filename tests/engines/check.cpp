@@ -52,12 +52,39 @@ Numbers along(const Program& p, const Layer& layer, const Numbers& w, const Numb
     return y;
 }
 
+// One sample, normed by groups of channels.
+Numbers normed(const Layer& layer, const Map& in, const Numbers& w, Numbers x) {
+    const int pixels = in.height * in.width, each = in.channels / layer.groups * pixels;
+    for (int group = 0; group < layer.groups; ++group) {
+        double mean = 0, variance = 0;
+        for (int i = 0; i < each; ++i) mean += x[group * each + i] / each;
+        for (int i = 0; i < each; ++i) variance += std::pow(x[group * each + i] - mean, 2) / each;
+        for (int i = group * each; i < (group + 1) * each; ++i) {
+            x[i] = (x[i] - mean) / std::sqrt(variance + layer.epsilon);
+            if (layer.weights >= 0) x[i] = x[i] * w[layer.weights + i / pixels] + w[layer.bias + i / pixels];
+        }
+    }
+    return x;
+}
+
 // One sample through some of the layers, by definition.
 Numbers outputs(const Program& p, const Numbers& w, Numbers x, size_t end, size_t begin = 0) {
-    for (size_t l = begin; l < end; ++l) {
+    std::vector<Numbers> known(p.maps.size());
+    known[p.map_at(int(begin))] = x;
+    for (size_t l = begin; l < end; known[p.layers[l++].out] = x) {
         const Layer& layer = p.layers[l];
         const Map &in = p.maps[layer.in], &out = p.maps[layer.out];
         const Window& v = layer.window;
+        x = known[layer.in];
+        if (layer.kind == Kind::from) continue;
+        if (layer.kind == Kind::sum) {
+            for (size_t i = 0; i < x.size(); ++i) x[i] += known[layer.other][i];
+            continue;
+        }
+        if (layer.kind == Kind::norm) {
+            x = normed(layer, in, w, x);
+            continue;
+        }
         if (layer.kind == Kind::relu) {
             for (double& number : x) number = std::max(number, 0.0);
             continue;
@@ -347,6 +374,25 @@ Program corners(Objective objective) {
     return p;
 }
 
+// A map that three layers read, two convolutions of other borders and a sum, and norms with and without scales.
+Program residuals(Objective objective) {
+    Program p(2, 4, 6, 480, objective);
+    p.product(0, 72, 4, {3, 3, 1, 1, 1, 1});
+    p.norm(80, 88, 2, 1e-3f);
+    p.relu();                                   // the third place
+    p.product(96, -1, 4, {3, 3, 1, 1, 1, 1});
+    p.norm(-1, -1, 4, 1e-2f);
+    p.sum(3);                                   // the sixth
+    p.from(3);
+    p.product(240, 256, 4, {1, 1, 1, 1, 0, 0});
+    p.sum(6);
+    p.pool(Kind::average_pool, {4, 3, 4, 3, 0, 0}, true);
+    p.linear(264, 304, 4);
+    p.relu();
+    p.linear(312, 328, 3);
+    return p;
+}
+
 // Two layers of an LSTM, one without biases, of more units than a tile has rows.
 Program sequences(Objective objective) {
     Program p(3, 1, 1, 1152, objective);
@@ -439,6 +485,7 @@ int main() {
     for (const int batch : {3, 16, 26}) {
         faults += faults_of({"strides", strides(classes), batch, false});
         faults += faults_of({"corners", corners(classes), batch, false});
+        faults += faults_of({"residuals", residuals(classes), batch, false});
         faults += faults_of({"sequences", sequences(classes), batch, false});
     }
     for (const int batch : {1, 16, 37}) {

@@ -40,7 +40,8 @@ def build(folder: Path, sets: dict[str, list[str]], *options: str, source: Path 
         subprocess.run([*common, *flags, *kernels, "-c", "-o", objects[-1]], check=True)
     define = ["-DPOLYRHYTHM_X86"] if len(sets) > 1 else []
     program = folder / "check"
-    sources = [*(str(source / name) for name in ("plan.cpp", "program.cpp", "rounds.cpp", "sequences.cpp")), str(CHECK)]
+    names = ("plan.cpp", "program.cpp", "residuals.cpp", "rounds.cpp", "sequences.cpp")
+    sources = [*(str(source / name) for name in names), str(CHECK)]
     subprocess.run([*common, *define, *sources, *objects, "-o", str(program)], check=True)
     return program
 
@@ -117,6 +118,15 @@ MUTANTS = {
     "a border left out too early": ("plan.cpp", "w.above + in.height - row", "w.above + in.height - 1 - row"),
     "neighbours look alike": ("plan.cpp", "w.beside - last * w.across", "w.beside - first * w.across"),
     "one channel after another": ("convolutions.h", "p.tap[tap] + row * channel", "p.tap[tap]"),
+    "a gradient in place of another": (
+        "rounds.cpp",
+        "k_.add(beside_, there, size);",
+        "std::copy_n(beside_, size, there);",
+    ),
+    "one side of a sum": ("residuals.cpp", "if (!numbers[to]) return;", "if (!numbers[to] || more) return;"),
+    "no mean of slopes": ("norms.h", "(slope - mean_shift) - unit * mean_scale", "slope - unit * mean_scale"),
+    "a norm of one channel": ("norms.h", "q.channels / q.groups * q.height * q.width", "q.height * q.width"),
+    "another's border": ("rounds.cpp", "y * window.down - window.above, x", "y * window.down - in.above, x"),
     "cells forget nothing": (
         "recurrences.h",
         "fused(forget, old, input * fresh)",

@@ -280,7 +280,7 @@ def hooked() -> nn.Module:
         (frozen(), (3,), "frozen or tied"),
         (Tied(), (3,), "frozen or tied"),
         (Twice(), (3,), "used twice"),
-        (Residual(), (3,), "one after another"),
+        (Residual(), (4,), "reads 3 numbers"),
         (Branching(), (3,), "cannot be traced"),
         (Counting(), (3,), "buffers"),
         (hooked(), (3,), "hooks"),

@@ -234,12 +234,11 @@ def _products(program: Program) -> int:
 
     Those that can be computed in squares make fewer products than torch's, and do not count.
     """
-    most, shape = 0, program.shape
-    for layer in program.layers:
+    most = 0
+    for layer, shape in zip(program.layers, program.inputs, strict=True):
         if isinstance(layer, Convolution) and not _in_squares(layer, shape):
             windows = zip(shape[1:], layer.kernel, layer.stride, layer.padding, strict=True)
             most = max(most, layer.rows * shape[0] * math.prod(_inside(*window) for window in windows))
-        shape = shape_after(layer, shape)
     return most
 
 

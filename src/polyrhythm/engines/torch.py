@@ -73,6 +73,10 @@ class TorchEngine(LocalSteps):
         """The same with another place for models that are not in training."""
         return TorchEngine(self.given(), self._task, device, self._frugal)
 
+    def in_double(self) -> TorchEngine:
+        """The same in double precision, with the module as it was given."""
+        return TorchEngine(self.given().double(), self._task)
+
     def narrowed(self, portion: Portion, scale: float = 1.0) -> TorchEngine | SparseEngine:
         """An engine of a part of the module, the same one for parts of the same shape; see `core.portions.Narrows`."""
         if isinstance(portion, Sparser):

@@ -263,10 +263,14 @@ NB_MODULE(_native, m) {
         .def("embedding", &Program::embedding, "weights"_a, "tokens"_a, "width"_a)
         .def("recurrence", &Program::recurrence, "weights"_a, "bias"_a)
         .def("last", &Program::last)
+        .def("from_", &Program::from, "place"_a)
+        .def("sum", &Program::sum, "place"_a)
+        .def("norm", &Program::norm, "weights"_a, "bias"_a, "groups"_a, "epsilon"_a)
         .def_prop_ro("outputs", [](const Program& self) { return self.maps.back().features(); });
 
     m.attr("holds") = true;      // an older build knows no `held`
     m.attr("sequences") = true;  // and no layers over sequences
+    m.attr("residuals") = true;  // no sums and norms
     nb::class_<Rounds>(m, "Rounds", "Room for one thread to run a program's rounds in.")
         .def(
             "__init__",

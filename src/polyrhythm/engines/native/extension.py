@@ -10,13 +10,16 @@ from polyrhythm.engines.native.program import (
     Convolution,
     Dropout,
     Embedding,
+    From,
     Gates,
     Last,
     Linear,
     MaxPool,
+    Norm,
     Program,
     Recurrence,
     Relu,
+    Sum,
 )
 from polyrhythm.engines.unsupported import NotBuilt
 
@@ -54,7 +57,10 @@ def compiled(program: Program, kernels: str = "") -> Rounds:
     if program.reads_tokens and not getattr(native, "sequences", False):
         raise NotBuilt("it was compiled by an older version, which has no layers over sequences")
     built = native.Program(*program.shape, program.size, program.loss, program.smoothing, program.weight)
-    for layer in program.layers:
+    if any(isinstance(p, From | Sum | Norm) for p in program.layers) and not getattr(native, "residuals", False):
+        raise NotBuilt("it was compiled by an older version, which has neither sums of layers nor norms")
+    places = [0]  # of the compiled layers, which count dropout
+    for number, layer in enumerate(program.layers):
         match layer:
             case Convolution():
                 built.convolution(layer.weights, layer.bias, layer.rows, layer.kernel, layer.stride, layer.padding)
@@ -76,4 +82,12 @@ def compiled(program: Program, kernels: str = "") -> Rounds:
                 built.recurrence(layer.weights, layer.bias)
             case Last():
                 built.last()
+            case From():
+                built.from_(places[layer.place])
+            case Sum():
+                built.sum(places[layer.place])
+            case Norm():
+                built.norm(layer.weights, layer.bias, layer.groups, layer.epsilon)
+        if not isinstance(layer, Dropout):
+            places.append(number + 1)
     return cast(Rounds, native.Rounds(built, kernels))

@@ -308,6 +308,7 @@ void to_rows(const float* in, const int* tap, int taps, float* rows, int pitch) 
 #include "convolutions.h"
 #include "recurrences.h"
 #include "squares.h"
+#include "norms.h"
 
 // A NaN is not <= 0 and stays, in the value and in the gradient, as in torch.
 void relu(float* values, int64_t size) {
@@ -711,6 +712,9 @@ extern const Kernels JOINED(kernels_, POLYRHYTHM_KERNELS) = {
     max_pool_gradient,
     average_pool,
     average_pool_gradient,
+    norm,
+    norm_gradient,
+    add,
     panels,
     sample_gradient,
     recurrence,

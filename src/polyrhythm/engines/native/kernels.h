@@ -100,6 +100,14 @@ struct Drop {
     float scale;         // of what is kept
 };
 
+// A norm over groups of channels of a sample. Maps begin at `in` and `out` of a block.
+struct Norm {
+    int channels, groups, height, width, blocks;
+    int in, in_row, in_plane, in_block;
+    int out, out_row, out_plane, out_block;
+    float epsilon;
+};
+
 // An LSTM's way along a sequence: what lies in pixel t of a block begins at t times so many numbers, and each of these is
 // a register's lanes, for i, f, g and o of all units one after the other.
 struct Recurrence {
@@ -145,6 +153,12 @@ struct Kernels {
     void (*average_pool)(const Pool&, const float* in, float* out, int blocks);
     void (*average_pool_gradient)(const Pool&, const float* dout, float* din, int blocks);
 
+    void (*norm)(
+        const Norm&, const float* scale, const float* shift, const float* in, float* out, float* moments);
+    void (*norm_gradient)(
+        const Norm&, const float* scale, const float* in, const float* moments, const float* dout, float* din,
+        float* dscale, float* dshift);
+    void (*add)(const float* values, float* to, int64_t size);
     void (*panels)(const float* from, int rows, int depth, int64_t row, int64_t column, float* to);
     void (*sample_gradient)(
         const Product&, const float* samples, int pitch, const float* dout, int blocks, int last, float* dweights);

@@ -62,7 +62,8 @@ Plan::Plan(const Map& in, const Map& out, const Window& window, const Product& b
         cut(in, out, window, count);
         return;
     }
-    packed = double(dense) <= WORTHWHILE * double(plain);
+    const bool plainly = in.above == window.above && in.beside == window.beside;  // no other reader wants a wider border
+    packed = plainly && double(dense) <= WORTHWHILE * double(plain);
     sparse = packed ? dense_sparse : plain_sparse;
     product.columns *= used;
     if (packed) pack(in, out, window, count);
@@ -111,7 +112,7 @@ void Plan::cut(const Map& in, const Map& out, const Window& w, int count) {
     for (int top = 0; top < out.height; top += 2)
         for (int left = 0; left < out.width; left += 2) {
             for (int y = top; y < top + 4; ++y)
-                for (int x = left; x < left + 4; ++x) square_look_.push_back(in.padded(0, y, x));
+                for (int x = left; x < left + 4; ++x) square_look_.push_back(in.inside(0, y - w.above, x - w.beside));
             corner(square_place_, out, top, left);
         }
     for (int top = 0; top < in.height; top += 2)

@@ -7,7 +7,7 @@
 #include "kernels.h"
 
 // Where a layer's numbers lie: channels of height × width, each channel with a border of zeros (its halo) for the
-// convolution that reads it, so that padding costs no test. Of a sequence, which is one row of pixels, the channels of a
+// convolutions that read it, so that padding costs no test; it is as wide as the widest of them wants. Of a sequence, which is one row of pixels, the channels of a
 // pixel lie together: a recurrence goes from one pixel to the next.
 struct Map {
     int channels, height, width;
@@ -33,7 +33,7 @@ struct Window {
     int columns(int width_in) const { return (width_in + 2 * beside - width) / across + 1; }
 };
 
-enum class Kind { product, relu, dropout, max_pool, average_pool, embedding, recurrence, last };
+enum class Kind { product, relu, dropout, max_pool, average_pool, embedding, recurrence, last, from, sum, norm };
 enum class Loss { cross_entropy, binary_cross_entropy };
 
 struct Layer {
@@ -45,8 +45,17 @@ struct Layer {
     float dropped = 0;       // share to drop
     bool whole_area = true;  // of an average: whether it counts the padding
     int tokens = 0;          // that an embedding knows
+    int other = 0;           // the second map of a sum
+    int groups = 0;          // of channels, in a norm
+    float epsilon = 0;       // the same
+    bool more = false;       // whether a later layer reads the same map, so that gradients add up there
+    bool other_more = false; // the same of the second
 
-    bool learns() const { return kind == Kind::product || kind == Kind::embedding || kind == Kind::recurrence; }
+    bool learns() const {
+        const bool scaled = kind == Kind::norm && (weights >= 0 || bias >= 0);
+        return kind == Kind::product || kind == Kind::embedding || kind == Kind::recurrence || scaled;
+    }
+    bool in_place() const { return in == out; }
 };
 
 // What training minimises. `smoothing` and `weight` are settings of the task.
@@ -69,12 +78,18 @@ public:
     void embedding(int64_t weights, int tokens, int width);
     void recurrence(int64_t weights, int64_t bias);
     void last();
+    void from(int place);  // the next layer reads what the first so many layers lead to
+    void sum(int place);   // of what there is and that
+    void norm(int64_t weights, int64_t bias, int groups, float epsilon);
 
     std::vector<Map> maps;
     std::vector<Layer> layers;
     int64_t size;  // of the flat vector
     Objective objective;
 
+    int map_at(int place) const { return place ? layers[place - 1].out : 0; }
+
 private:
     void leads_to(Map map);
+    int here_ = 0;  // the map that the next layer reads
 };

@@ -109,7 +109,48 @@ class Last:
     """The last vector of a sequence."""
 
 
-Layer = Convolution | Linear | Relu | Dropout | MaxPool | AveragePool | Embedding | Gates | Recurrence | Last
+@final
+@dataclass(frozen=True, kw_only=True)
+class From:
+    """The next layer reads what the first so many layers lead to, not counting dropout."""
+
+    place: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Sum:
+    """What there is, and what the first so many layers lead to, not counting dropout."""
+
+    place: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Norm:
+    """(x − mean) / √(variance + epsilon) over a group of a sample's channels; times weights, plus bias by channel."""
+
+    weights: int
+    bias: int
+    groups: int
+    epsilon: float
+
+
+Layer = (
+    Convolution
+    | Linear
+    | Relu
+    | Dropout
+    | MaxPool
+    | AveragePool
+    | Embedding
+    | Gates
+    | Recurrence
+    | Last
+    | From
+    | Sum
+    | Norm
+)
 
 
 def shape_after(layer: Layer, shape: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -183,7 +224,16 @@ class Program:
 
     def width(self, layer: int) -> int:
         """How many numbers of a sample go into a layer."""
-        shape = self.shape
-        for before in self.layers[:layer]:
-            shape = shape_after(before, shape)
-        return math.prod(shape)
+        return math.prod(self.inputs[layer])
+
+    @property
+    def inputs(self) -> list[tuple[int, int, int]]:
+        """The shapes of what goes into each layer, as channels, height and width."""
+        here, found, places = self.shape, list[tuple[int, int, int]](), [self.shape]
+        for layer in self.layers:
+            here = places[layer.place] if isinstance(layer, From) else here
+            found.append(here)
+            here = shape_after(layer, here)
+            if not isinstance(layer, Dropout):
+                places.append(here)
+        return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -24,16 +24,19 @@ from polyrhythm.engines.native.program import (
     Convolution,
     Dropout,
     Embedding,
+    From,
     Gates,
     Last,
     Layer,
     Linear,
     MaxPool,
+    Norm,
     Pair,
     Place,
     Program,
     Recurrence,
     Relu,
+    Sum,
     slid,
 )
 from polyrhythm.engines.native.tracing import Pass, refuse_hooks, traces
@@ -117,6 +120,27 @@ def _compare(way: Pass, training: _Walk, other: _Walk) -> None:
 
 
 @final
+@dataclass(frozen=True)
+class _Given:
+    """What a node gives: where that is, the shape of a sample, and whether it is that of the node before."""
+
+    place: Place
+    shape: tuple[int, ...]
+    sequence: bool = False
+    pair: bool = False
+    alias: bool = False
+
+
+def _alone(node: fx.Node, given: Mapping[fx.Node, _Given]) -> bool:
+    """Whether one node alone reads what a node gives, by whatever name."""
+    while len(node.users) == 1:
+        if node not in given or not given[node].alias:
+            return True
+        (node,) = node.all_input_nodes
+    return False
+
+
+@final
 @dataclass
 class _Walk:
     """A walk through a traced module, which keeps the shape of a sample as it goes."""
@@ -127,24 +151,66 @@ class _Walk:
     sequence: bool = False  # whether a sample is one, of vectors, [T, width]
     pair: bool = False  # and the states of one have something beside them
     layers: list[Layer] = field(default_factory=list)
+    given: dict[fx.Node, _Given] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
     places: dict[str, Place] = field(default_factory=dict)
 
     def along(self, graph: fx.Graph) -> _Walk:
-        """Reads the layers of a graph, if they follow one after another."""
-        before: list[fx.Node] = []
+        """Reads the layers of a graph, each of which reads what one before gives, or the sum of two."""
+        given = _Given(self._here, self.shape, self.sequence, self.pair)
         for node in graph.nodes:
-            if node.all_input_nodes != before:
+            if node.op == "placeholder" and not self.given:
+                self.given[node] = given
+                continue
+            sources = node.all_input_nodes
+            if not sources or any(source not in self.given for source in sources):
                 raise Unsupported("its layers do not follow one after another")
-            if node.op not in ("placeholder", "output"):
-                here = self._here
-                self.layers += self._read(node)
-                self._name(node, here, self._here)
-            before = [node]
-        self.places["logits"] = self._here
+            if node.op == "output":
+                given = self.given[sources[0]]
+                if len(sources) > 1 or self._kept(given.place) != self._kept(self._here):
+                    raise Unsupported("what it gives is not what its last layer does")
+                continue
+            if not node.users:
+                raise Unsupported(f"nothing reads its {node.name}")
+            self._step(node, sources)
+        self.shape = given.shape
+        self.places["logits"] = given.place
         if not isinstance(getattr(self.module, "projection", None), nn.Module) and "features" in self.places:
             self.places["projection"] = self.places["features"]
         return self
+
+    def _step(self, node: fx.Node, sources: Sequence[fx.Node]) -> None:
+        """Reads a node, and notes what it gives."""
+        before = self.given[sources[0]]
+        self.shape, self.sequence, self.pair = before.shape, before.sequence, before.pair
+        if len(sources) == 2 and node.target in _SUMS and len(node.args) == 2 and not node.kwargs:
+            found = self._sum(*(self.given[source] for source in sources))
+        elif len(sources) == 1:
+            found = self._read(node)
+            if found and self._kept(before.place) != self._kept(self._here):
+                self.layers.append(From(place=self._kept(before.place)))
+            if found and isinstance(found[0], Relu | Dropout) and not _alone(sources[0], self.given):
+                raise Unsupported(f"{node.name} changes in place what is read elsewhere")
+        else:
+            raise Unsupported("its layers do not follow one after another")
+        self.layers += found
+        place = self._here if found else Place(before.place.layers, math.prod(self.shape))
+        self.given[node] = _Given(place, self.shape, self.sequence, self.pair, alias=not found)
+        self._name(node, before.place, place)
+
+    def _sum(self, one: _Given, other: _Given) -> tuple[Layer, ...]:
+        """What there is, and what was there before."""
+        if self._kept(one.place) == self._kept(self._here):
+            one, other = other, one
+        if one.shape != other.shape or one.sequence or self._kept(other.place) != self._kept(self._here):
+            raise Unsupported("it adds what is not of one shape, or was not computed last")
+        if self._kept(one.place) == self._kept(other.place):
+            raise Unsupported("it adds something to itself")
+        return (Sum(place=self._kept(one.place)),)
+
+    def _kept(self, place: Place) -> int:
+        """How many layers lead to a place, not counting dropout."""
+        return sum(not isinstance(layer, Dropout) for layer in self.layers[: place.layers])
 
     @property
     def kept(self) -> list[Layer]:
@@ -275,6 +341,20 @@ class _Walk:
         self.shape = (math.prod(self.shape),)
         return ()
 
+    def norm(self, layer: nn.GroupNorm, name: str) -> tuple[Layer, ...]:
+        if len(self.shape) != 3 or self.shape[0] != layer.num_channels:
+            raise Unsupported(f"{name} reads {layer.num_channels} channels from samples of shape {self.shape}")
+        shape, offsets = (layer.num_channels,), {"weights": -1, "bias": -1}
+        if layer.affine:
+            offsets = {"weights": self._offset(f"{name}.weight", shape), "bias": self._offset(f"{name}.bias", shape)}
+        return (Norm(**offsets, groups=layer.num_groups, epsilon=layer.eps),)
+
+    def whole_average(self, layer: nn.AdaptiveAvgPool2d, name: str) -> tuple[Layer, ...]:
+        if layer.output_size not in (1, (1, 1)) or len(self.shape) != 3:
+            raise Unsupported(f"{name} averages over parts of an image")
+        height, width = self.shape[1:]
+        return (AveragePool(**self._slide(name, (height, width), (height, width), 0), whole_area=True),)
+
     def max_pool(
         self,
         kernel_size: Any,
@@ -321,6 +401,8 @@ _MODULES: Mapping[type, Callable[[_Walk, Any, str], tuple[Layer, ...]]] = {
     nn.Linear: _Walk.linear,
     nn.Embedding: _Walk.embedding,
     nn.LSTM: _Walk.lstm,
+    nn.GroupNorm: _Walk.norm,
+    nn.AdaptiveAvgPool2d: _Walk.whole_average,
     nn.ReLU: lambda walk, layer, name: walk.relu(),
     nn.Identity: lambda walk, layer, name: (),
     nn.Flatten: lambda walk, layer, name: walk.flatten(layer.start_dim, layer.end_dim),
@@ -333,6 +415,7 @@ _MODULES: Mapping[type, Callable[[_Walk, Any, str], tuple[Layer, ...]]] = {
     ),
 }
 """What reads a layer. Exactly these classes: a subclass may compute something else."""
+_SUMS = (operator.add, torch.add)
 _RELU = (_Walk.relu, ("inplace",))
 _FLATTEN = (_Walk.flatten, ("start_dim", "end_dim"))
 _MAX_POOL = (_Walk.max_pool, ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices"))

@@ -16,6 +16,8 @@ constexpr size_t PLANS = 4;  // sizes of batches whose plans are kept
 
 constexpr int AT_ONCE = 128;  // samples of a pass over many: few enough to stay near the processor
 
+const float* at(const float* weights, int64_t offset) { return offset < 0 ? nullptr : weights + offset; }
+
 int blocks_of(int count) { return (count + LANES - 1) / LANES; }
 int whole_blocks(int count) { return blocks_of(count) * LANES; }
 
@@ -35,7 +37,8 @@ void tabulate(Product& p, std::vector<int>& tap, std::vector<int>& column, std::
     for (int n = 0; n < blocks; ++n)
         for (int y = 0; y < out.height; ++y)
             for (int x = 0; x < out.width; ++x) {
-                column.push_back(n * in.floats() + in.padded(0, y * window.down, x * window.across));
+                column.push_back(n * in.floats() +
+                                 in.inside(0, y * window.down - window.above, x * window.across - window.beside));
                 place.push_back(n * out.floats() + out.inside(0, y, x));
             }
     p = {out.channels, int(tap.size()), out.height * out.width, tap.data(), column.data(), place.data(),
@@ -125,11 +128,20 @@ void Rounds::make_room(int batch) {
         } else if (layer.kind == Kind::recurrence) {
             tabulate_recurrence(layer, t, blocks);
             rows = std::max(rows, size_t(t.pitch) * blocks * in.width * LANES);
+        } else if (layer.kind == Kind::norm) {
+            t.product.rows = in.channels, t.product.taps = 1;
+            t.moments = aligned(t.room_moments, size_t(2) * layer.groups * LANES * blocks);
+            t.scales = aligned(t.room_scales, size_t(2) * in.channels * LANES * blocks);
         } else if (layer.kind == Kind::embedding) {
             t.product.rows = layer.tokens, t.product.taps = out.channels;
         }
     }
 
+    size_t largest = 0;
+    for (const Map& map : maps) largest = std::max(largest, size_t(map.floats()) * blocks);
+    const auto& all = program_.layers;
+    const bool several = std::any_of(all.begin(), all.end(), [](const Layer& layer) { return layer.more; });
+    beside_ = aligned(room_beside_, several ? largest : 0);
     room_.resize(2 * maps.size() + 2);
     for (size_t i = 0; i < maps.size(); ++i) {
         const size_t floats = size_t(maps[i].floats()) * blocks;
@@ -394,6 +406,15 @@ void Rounds::forward(const Pass& pass, int count, const std::vector<Tap>& taps, 
             case Kind::embedding: embed(layer, pass.weights, count); break;
             case Kind::recurrence: recur(layer, tables_[i], pass.weights, blocks); break;
             case Kind::last: last(layer, blocks); break;
+            case Kind::from: break;
+            case Kind::sum:
+                add_map(layer.in, values_, layer.out, false, blocks);
+                add_map(layer.other, values_, layer.out, true, blocks);
+                break;
+            case Kind::norm:
+                k_.norm(norm_of(layer, blocks), at(pass.weights, layer.weights), at(pass.weights, layer.bias), in, out,
+                        t.moments);
+                break;
         }
     }
 }
@@ -439,16 +460,20 @@ void Rounds::backward(
     for (size_t i = tables_.size(); i-- > lowest;) {
         const Layer& layer = program_.layers[i];
         const Tables& t = tables_[i];
-        const float *in = values_[layer.in], *dout = gradients_[layer.out];
-        float* din = gradients_[layer.in];
         const int64_t size = int64_t(program_.maps[layer.in].floats()) * blocks;
-        const bool added = layer.in != layer.out && layer.kind != Kind::recurrence;  // which sets all of it
-        if (added && i > lowest) std::fill_n(din, size, 0.0f);
+        // Where a later layer reads the same map, its gradient is there already, and this one's is added to it.
+        const bool adds = layer.more && i > lowest && gradients_[layer.in] && layer.kind != Kind::sum;
+        float* there = gradients_[layer.in];
+        if (adds) gradients_[layer.in] = beside_;
+        const float *in = values_[layer.in], *dout = gradients_[layer.out];
+        float* din = i > lowest || layer.in_place() ? gradients_[layer.in] : nullptr;
+        const bool sets = layer.in_place() || layer.kind == Kind::recurrence || layer.kind == Kind::sum;  // all of it
+        if (!sets && din) std::fill_n(din, size, 0.0f);
         switch (layer.kind) {
             case Kind::product:
                 if (Plan* plan = plans_[0].second[i].get(); plan && plan->packed)
                     k_.pack(plan->outputs, dout, plan->dout);
-                if (i > lowest) input_gradient(layer, int(i), pass.weights, count);
+                if (din) input_gradient(layer, int(i), pass.weights, count);
                 if (!learns(i)) break;
                 if (use.single)
                     single_squares(layer, int(i), blocks, use);
@@ -474,6 +499,20 @@ void Rounds::backward(
                 if (learns(i)) recurrence_weights(layer, int(i), count, use);
                 break;
             case Kind::last: last_gradient(layer, blocks); break;
+            case Kind::from: break;
+            case Kind::sum:
+                add_map(layer.out, gradients_, layer.in, layer.more, blocks);
+                add_map(layer.out, gradients_, layer.other, layer.other_more, blocks);
+                break;
+            case Kind::norm:
+                k_.norm_gradient(norm_of(layer, blocks), at(pass.weights, layer.weights), in, t.moments, dout, din,
+                                 t.scales, t.scales + int64_t(program_.maps[layer.in].channels) * LANES * blocks);
+                if (learns(i)) norm_weights(layer, int(i), blocks, use);
+                break;
+        }
+        if (adds) {
+            k_.add(beside_, there, size);
+            gradients_[layer.in] = there;
         }
         if (i > lowest) add_more(i);
     }

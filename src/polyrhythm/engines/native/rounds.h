@@ -127,6 +127,9 @@ private:
     void recurrence_weights(const Layer& layer, int index, int count, Use& use);
     void sequence_weights(const Product& product, const Layer& layer, const float* in, const float* dout, int count,
                           Use& use);
+    Norm norm_of(const Layer& layer, int blocks) const;
+    void norm_weights(const Layer& layer, int index, int blocks, Use& use);
+    void add_map(int from, const std::vector<float*>& numbers, int to, bool more, int blocks);
     void last(const Layer& layer, int blocks);
     void last_gradient(const Layer& layer, int blocks);
     void use_it(Use& use, const float* gradient, int64_t offset, int64_t size);
@@ -150,6 +153,8 @@ private:
     float *v_ = nullptr, *m_ = nullptr, *samples_ = nullptr;  // of squares
     float *packed_in_ = nullptr, *packed_out_ = nullptr;  // numbers on their way
     std::vector<char> still_weights_, still_bias_; // of each layer, whether they are held
+    std::vector<float> room_beside_;
+    float* beside_ = nullptr;                      // gradients of a map that has others already
     std::vector<std::vector<float>> room_;         // what the pointers below point into
     std::vector<float*> values_, gradients_;       // one a map
     float *gradient_ = nullptr, *rows_ = nullptr;  // [P] or some rows of it; a layer's inputs, sample by sample
@@ -167,6 +172,9 @@ struct Rounds::Tables {
     std::vector<float> share;
     std::vector<float> room_u;
     float* u = nullptr;  // sums of weights, for squares
+    // Of a norm: moments of groups, and gradients by lane.
+    std::vector<float> room_moments, room_scales;
+    float *moments = nullptr, *scales = nullptr;
     // Of a recurrence: the pixels that have one before them, all of them, and room.
     Product later = {}, steps = {};
     std::vector<int> every;
