@@ -42,6 +42,7 @@ class Work:
         epochs, steps: of a visit; steps if it is not 0. Steps go on through the data from visit to visit.
         lr, momentum, decay: of SGD.
         draws: whether the network has dropout.
+        deep: whether its steps jump with rounding, where two pixels nearly tie in a pooling.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Work:
     momentum: float = 0.0
     decay: float = 0.0
     draws: bool = False
+    deep: bool = False
 
 
 def lenet5(channels: int, features: int) -> nn.Module:
@@ -142,7 +144,7 @@ WORKS = {
         **{"samples": 500, "epochs": 10, "lr": 0.01, "momentum": 0.9, "decay": 5e-4},  # type: ignore[arg-type]
     ),
     "resnet9-cifar10": Work(
-        name="resnet9", model=resnet9, shape=(3, 32, 32), clients=10, samples=100, cohort=2, batch=50, lr=0.01
+        name="resnet9", model=resnet9, shape=(3, 32, 32), clients=10, samples=100, cohort=2, batch=50, lr=0.01, deep=True
     ),
     "alexnet-fmnist": Work(name="alexnet", model=alexnet, shape=(1, 32, 32), clients=20, samples=100, draws=True),
     "vgg11-cifar10": Work(

@@ -39,7 +39,7 @@ ASKED = {
     "mlp-fmnist": 1.5,
     "ccfl-fmnist": 3.0,
     "lenet5-cifar10": 3.0,
-    "resnet9-cifar10": 1.0,
+    "resnet9-cifar10": 1.3,
     "alexnet-fmnist": 1.3,
     "vgg11-cifar10": 1.3,
     "lstm-shakespeare": 1.3,
@@ -88,7 +88,7 @@ def duel(name: str, *, against: str | None, repeats: int, workers: int = 2, engi
                     used, work = told[who][0]["engine"], bare.WORKS[name]
                     long = (work.steps or work.epochs * -(-work.samples // work.batch)) > COMPARABLE
                     losses = [told[who][1]["loss"], told[against][0]["loss"]]
-                    alike(apart, losses, only_losses=used != "torch" and (work.draws or long))
+                    alike(apart, losses, only_losses=used != "torch" and (work.draws or work.deep or long))
         found: dict[str, Any] = {"work": name, "workers": workers, "engine": told["ours"][0]["engine"]}
         found |= {"repeats": repeats, "load": os.getloadavg()[0]}
         for who, all_rounds in told.items():
