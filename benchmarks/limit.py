@@ -78,14 +78,15 @@ def roof(folder: Path) -> dict[str, float]:
 
 def native(work: Work) -> tuple[Callable[[], None], int] | None:
     """A visit on the native engine and how many steps it has, or None if it does not take the network."""
-    if len(work.shape) != 3:
-        return None
     steps = 4
     held = steps * work.batch
     torch.manual_seed(1)  # samples for which no rounding decides which pixel a pooling takes: see `engines.proof`
-    samples = ArraySamples(torch.randn(held, *work.shape), torch.arange(held) % work.outputs)
+    texts = len(work.shape) == 1
+    drawn = torch.randint(work.outputs, (held, *work.shape)) if texts else torch.randn(held, *work.shape)
+    samples = ArraySamples(drawn, torch.arange(held) % work.outputs)
     classes = tuple(map(str, range(work.outputs)))
-    noise = Collection(name="noise", task="classification", classes=classes, train=samples, test=samples)
+    kind = "next_character" if texts else "classification"
+    noise = Collection(name="noise", task=kind, classes=classes, train=samples, test=samples)
     recipe = pr.fedavg(cohort=1, epochs=1, batch=work.batch, lr=1e-4)
     model = functools.partial(find(work.model), **work.settings)
     of = pr.Experiment(federation=pr.federate(noise, pr.data.Iid(), 1, 0), model=model, recipe=recipe, rounds=1)

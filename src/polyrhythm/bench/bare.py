@@ -144,7 +144,15 @@ WORKS = {
         **{"samples": 500, "epochs": 10, "lr": 0.01, "momentum": 0.9, "decay": 5e-4},  # type: ignore[arg-type]
     ),
     "resnet9-cifar10": Work(
-        name="resnet9", model=resnet9, shape=(3, 32, 32), clients=10, samples=100, cohort=2, batch=50, lr=0.01, deep=True
+        name="resnet9",
+        model=resnet9,
+        shape=(3, 32, 32),
+        clients=10,
+        samples=100,
+        cohort=2,
+        batch=50,
+        lr=0.01,
+        deep=True,
     ),
     "alexnet-fmnist": Work(name="alexnet", model=alexnet, shape=(1, 32, 32), clients=20, samples=100, draws=True),
     "vgg11-cifar10": Work(
