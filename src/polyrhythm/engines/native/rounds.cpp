@@ -14,7 +14,8 @@ constexpr int ROWS = 6;  // rows of a linear layer whose gradient is taken, and 
 
 constexpr size_t PLANS = 4;  // sizes of batches whose plans are kept
 
-constexpr int AT_ONCE = 128;  // samples of a pass over many: few enough to stay near the processor
+constexpr int AT_ONCE = 128;          // samples of a pass over many: few enough to stay near the processor
+constexpr int64_t ROOM = int64_t(1) << 25;  // and numbers between the layers for all of them, beside sixteen samples
 
 const float* at(const float* weights, int64_t offset) { return offset < 0 ? nullptr : weights + offset; }
 
@@ -86,6 +87,13 @@ struct Alone {
 };
 
 }  // namespace
+
+// Samples of a pass over many.
+int Rounds::at_once() const {
+    int64_t each = 0;
+    for (const Map& map : program_.maps) each += map.floats() / LANES;
+    return int(std::clamp<int64_t>(ROOM / each / LANES * LANES, LANES, AT_ONCE));
+}
 
 void Rounds::make_room(int batch) {
     const int blocks = blocks_of(batch);
@@ -248,10 +256,11 @@ Done Rounds::run(const Job& job) {
 
 void Rounds::look(const float* weights, const Samples& samples, int64_t count, Tap tap) {
     const Alone alone(busy_);
-    make_room(int(std::min<int64_t>(count, AT_ONCE)));
+    const int at_once = this->at_once();
+    make_room(int(std::min<int64_t>(count, at_once)));
     const int features = program_.maps[map_at(tap.place)].features();
-    for (int64_t first = 0; first < count; first += AT_ONCE) {
-        const int here = int(std::min<int64_t>(AT_ONCE, count - first));
+    for (int64_t first = 0; first < count; first += at_once) {
+        const int here = int(std::min<int64_t>(at_once, count - first));
         read({samples.inputs, nullptr, nullptr, samples.order + first}, here);
         forward({weights, 0, 0, true}, here, {{tap.place, tap.rows + first * features}}, tap.place);
     }
@@ -259,11 +268,12 @@ void Rounds::look(const float* weights, const Samples& samples, int64_t count, T
 
 double Rounds::trace(const float* weights, const Samples& samples, int64_t count) {
     const Alone alone(busy_);
-    make_room(int(std::min<int64_t>(count, AT_ONCE)));
+    const int at_once = this->at_once();
+    make_room(int(std::min<int64_t>(count, at_once)));
     Use use{nullptr, false, true};
     const Pass pass{weights, 0, 0, true};
-    for (int64_t first = 0; first < count; first += AT_ONCE) {
-        const int here = int(std::min<int64_t>(AT_ONCE, count - first));
+    for (int64_t first = 0; first < count; first += at_once) {
+        const int here = int(std::min<int64_t>(at_once, count - first));
         Samples some = samples;
         some.order += first;
         Done unused;

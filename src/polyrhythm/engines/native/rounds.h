@@ -104,6 +104,7 @@ private:
     };
     struct Tables;
 
+    int at_once() const;
     void make_room(int batch);
     void lay_out(int count);
     void hold(const int64_t* held, int64_t holds);
