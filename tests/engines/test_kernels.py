@@ -140,7 +140,7 @@ MUTANTS = {
     "no way back through cells": ("recurrences.h", "end ? V{} : load(carried)", "V{}"),
     "panels of rows that are not there": ("recurrences.h", "row % TALL;", "0;"),
     "tangents of small numbers alone": ("lanes.h", "fused(p * z, x, x)", "x"),
-    "the first pixels alone": ("sequences.cpp", "j < columns; j += TOGETHER", "j < 1; j += TOGETHER"),
+    "the first pixels alone": ("sequences.cpp", "std::min(TOGETHER, columns - j), some", "1, some"),
     "one token's vector": (
         "sequences.cpp",
         "gradient + token * out.channels;\n        for (int c = 0; c < out.channels; ++c) vector[c] +=",
@@ -157,7 +157,7 @@ MUTANTS = {
         "where(use, bias ? number + all(bias[row]) : number)",
         "(bias ? number + all(bias[row]) : number)",
     ),
-    "squares before are forgotten": ("squares.h", "if (first) added_to<R, C>(to, q.channels, piece, sum);", ""),
+    "squares before are forgotten": ("squares.h", "if (more) added_to<R, C>(to, q.channels, piece, sum);", ""),
     "half a weight": ("squares.h", "out[1] = (outer + g[1]) * 0.5f", "out[1] = outer * 0.5f"),
     "what is beside the image is looked at": ("plan.cpp", "x >= out.width ? -1", "x > out.width ? -1"),
     "no halo": ("program.h", "padded(c, y + above, x + beside)", "padded(c, y, x)"),
