@@ -83,7 +83,7 @@ MUTANTS = {
     "the end of a sum lost": ("kernels.cpp", "while (top > 1) join();", "while (top > 2) join();"),
     "stepped too early": (
         "rounds.cpp",
-        "if (i > lowest) input_gradient(layer, int(i), pass.weights, count);\n",
+        "if (din) input_gradient(layer, int(i), pass.weights, count);\n",
         "\n",
     ),
     "gradients of the last batch stay": ("rounds.cpp", "std::fill_n(din, size, 0.0f)", "std::fill_n(din, 0, 0.0f)"),
