@@ -58,6 +58,8 @@ WORKS: Mapping[str, Work] = {
     "resnet18-group": Work("resnet18", {}, (3, 32, 32), 20),
     "resnet18-batch": Work("resnet18", {"norm": "batch"}, (3, 32, 32), 20),
     "lstm-64": Work("char-lstm", {"hidden": 64}, (80,), 10, 80),
+    "lstm-64-of-32": Work("char-lstm", {"hidden": 64}, (80,), 32, 80),
+    "lstm-96": Work("char-lstm", {"hidden": 96}, (80,), 10, 80),
     "lstm-512": Work("char-lstm", {"embedding": 256, "hidden": 512}, (80,), 16, 80),
 }
 SIDE = 2048

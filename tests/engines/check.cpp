@@ -194,7 +194,7 @@ Expected expected_of(const Trial& t, const Data& data, const Numbers& at, int pl
     return e;
 }
 
-int width_at(const Program& p, int place) { return p.maps[place ? p.layers[place - 1].out : 0].features(); }
+int width_at(const Program& p, int place) { return p.maps[p.map_at(place)].features(); }
 
 Samples samples_of(const Data& data) {
     return {data.inputs.data(), data.labels.data(), data.targets.data(), data.order.data()};

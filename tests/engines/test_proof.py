@@ -19,12 +19,16 @@ import polyrhythm as pr
 from fuzz_modules import tally
 from polyrhythm.base.compiled import extension
 from polyrhythm.base.streams import generators
-from polyrhythm.engines import selection
+from polyrhythm.data import ArraySamples
+from polyrhythm.engines import proof, selection
 from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native import program, reading
 from polyrhythm.engines.native.engine import NativeEngine
+from polyrhythm.engines.proof import prove
 from polyrhythm.engines.step import Step
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.engines.unsupported import Unlike
+from polyrhythm.models.tasks import task
 from small import experiment, federation, logged, prepared
 
 compiled = pytest.mark.skipif(extension() is None, reason="polyrhythm was installed without its compiled extension")
@@ -555,3 +559,41 @@ def test_without_the_proof_the_fuzz_finds_mistakes(monkeypatch: pytest.MonkeyPat
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert tally(range(30), ("native",)).wrong
+
+
+def near_ties() -> nn.Module:
+    """A pooling over sums that are equal but for the order in which they are added up."""
+    torch.manual_seed(0)
+    convolution = nn.Conv2d(64, 4, 2, stride=2, bias=False)
+    with torch.no_grad():
+        convolution.weight.copy_(convolution.weight[:, :1, :1, :1].expand_as(convolution.weight))
+    return nn.Sequential(convolution, nn.MaxPool2d(4), nn.Flatten(), nn.Linear(4, 3))
+
+
+def permuted(samples: int = 16) -> ArraySamples:
+    """Images [64, 8, 8] of which each patch of 2 × 2 holds the same numbers in another order."""
+    generator = np.random.default_rng(0)
+    patches = generator.permuted(generator.normal(size=(samples, 1, 256)).repeat(16, axis=1), axis=2)
+    images = patches.reshape(samples, 4, 4, 64, 2, 2).transpose(0, 3, 1, 4, 2, 5).reshape(samples, 64, 8, 8)
+    return ArraySamples(torch.tensor(images, dtype=torch.float32), torch.arange(samples) % 3)
+
+
+def tied(**changes: Any) -> NativeEngine:
+    """An engine for that, of a program in which something may be otherwise."""
+    engine = NativeEngine(near_ties(), task("classification"), (64, 8, 8))
+    engine._training = native.compiled(dataclasses.replace(engine.program, **changes))
+    return engine
+
+
+@compiled
+def test_where_rounding_decides_steps_may_lie_apart_as_far_as_it_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    prove(tied(), permuted(), batch=16)
+    monkeypatch.setattr(proof, "ROUNDINGS", 0)
+    with pytest.raises(Unlike, match=r"its gradient of 0\.weight is not torch's"):
+        prove(tied(), permuted(), batch=16)
+
+
+@compiled
+def test_what_rounding_does_not_explain_is_refused_there_as_well() -> None:
+    with pytest.raises(Unlike, match=r"its gradient of 3\.weight is not torch's"):
+        prove(tied(smoothing=0.3), permuted(), batch=16)

@@ -16,19 +16,16 @@ from torch.nn import functional
 import polyrhythm as pr
 from polyrhythm.base.compiled import extension
 from polyrhythm.base.flat_model import FlatModel
-from polyrhythm.core.protocols import Opening
 from polyrhythm.data import ArraySamples, Collection
-from polyrhythm.data.holding import Holding
-from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.native.program import AveragePool, Convolution, From, Linear, Norm, Program, Relu, Sum
 from polyrhythm.engines.native.reading import program_of
-from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.engines.unsupported import Unsupported
-from polyrhythm.experiments.prepared import prepare
 from polyrhythm.models import build
 from polyrhythm.models.resnet import BasicBlock
 from polyrhythm.models.tasks import task
 from small import collection
+
+from .beside_torch import hold_run, hold_trace
 
 compiled = pytest.mark.skipif(extension() is None, reason="polyrhythm was installed without its compiled extension")
 SHAPE = (3, 4, 6)
@@ -139,10 +136,6 @@ def images(samples: int = 37) -> Collection:
     return dataclasses.replace(collection(), train=held, test=held)
 
 
-def vector(state: dict[str, Tensor]) -> Tensor:
-    return torch.cat([value.flatten() for value in state.values()])
-
-
 RECIPES = {
     "plain": pr.fedavg(cohort=2, epochs=1, batch=8, lr=0.02),
     "several epochs, clipped": pr.fedavg(cohort=2, epochs=2, batch=11, lr=0.02, clip=0.5),
@@ -159,25 +152,9 @@ RECIPES = {
 @compiled
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_run_is_that_of_torch_to_rounding(recipe: str, tmp_path: Path) -> None:
-    model, found = network(), dict[str, Tensor]()
-    dealt = pr.federate(images(), pr.data.Iid(), 2, 0)
-    for engine in ("native", "torch"):
-        made = pr.Experiment(federation=dealt, model=model, recipe=RECIPES[recipe], rounds=2)
-        execution = pr.Execution(engine=engine)
-        assert prepare(made, execution).chosen.kind == engine
-        found[engine] = vector(pr.run(made, execution=execution, out=tmp_path).weights())
-    moved = float((found["torch"] - vector(model.state_dict())).norm())
-    assert moved > 0.02
-    assert float((found["native"] - found["torch"]).norm()) < 2e-3 * moved
+    hold_run(network(), images(), RECIPES[recipe], tmp_path, rounds=2, least=0.02, close=2e-3)
 
 
 @compiled
 def test_each_samples_own_gradient_is_that_of_torch() -> None:
-    module, data = network(), Holding(images().train, None)
-    engines = NativeEngine(module, task("classification"), SHAPE), TorchEngine(module, task("classification"))
-    traces = []
-    for engine in engines:
-        model = engine.initial()
-        engine.open(Opening(data=data, start=model, received=model, previous=None, reuse=False))
-        traces.append(engine.fisher(model, data))
-    assert traces[0] == pytest.approx(traces[1], rel=1e-3)
+    hold_trace(network(), images(), close=1e-3)

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import polyrhythm as pr
 from polyrhythm.base.compiled import extension
-from polyrhythm.core.protocols import Opening
 from polyrhythm.data import ArraySamples, Collection
-from polyrhythm.data.holding import Holding
 from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.selection import UNITS
-from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.experiments.prepared import prepare
 from polyrhythm.models.recurrent import CharLstm
 from polyrhythm.models.tasks import task
 from small import collection, prepared
+
+from .beside_torch import hold_run, hold_trace
 
 TOKENS, LENGTH = 7, 5
 LARGE = pr.fedavg(cohort=2, epochs=1, batch=8, lr=0.3)
@@ -60,43 +57,20 @@ def lstm(units: int = 13, layers: int = 2, *, large: bool = False) -> nn.Module:
     return module
 
 
-def dealt() -> pr.Federation:
-    return pr.federate(texts(), pr.data.Iid(), 2, 0)
-
-
-def vector(state: dict[str, Tensor]) -> Tensor:
-    return torch.cat([value.flatten() for value in state.values()])
-
-
 @pytest.mark.parametrize(("units", "kind"), [(UNITS - 1, "native"), (UNITS, "torch")])
 def test_auto_leaves_broad_lstms_to_torch(units: int, kind: str) -> None:
-    assert prepared(federation=dealt(), model=lstm(units, 1), recipe=LARGE).chosen.kind == kind
+    dealt = pr.federate(texts(), pr.data.Iid(), 2, 0)
+    assert prepared(federation=dealt, model=lstm(units, 1), recipe=LARGE).chosen.kind == kind
 
 
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_run_is_that_of_torch_to_rounding(recipe: str, large: bool, tmp_path: Path) -> None:
-    model, found = lstm(large=large), dict[Any, Tensor]()
-    for engine in ("native", "torch"):
-        made = pr.Experiment(federation=dealt(), model=model, recipe=RECIPES[recipe], rounds=3)
-        execution = pr.Execution(engine=engine)
-        assert prepare(made, execution).chosen.kind == engine
-        run = pr.run(made, execution=execution, out=tmp_path)
-        found[engine] = vector(run.weights())
-    moved = float((found["torch"] - vector(model.state_dict())).norm())
-    assert moved > 0.1
-    assert float((found["native"] - found["torch"]).norm()) < 2e-4 * moved
+    hold_run(lstm(large=large), texts(), RECIPES[recipe], tmp_path, rounds=3, least=0.1, close=2e-4)
 
 
 def test_each_samples_own_gradient_is_that_of_torch() -> None:
-    module, data = lstm(), Holding(texts().train, None)
-    engines = NativeEngine(module, task("classification"), (LENGTH,)), TorchEngine(module, task("classification"))
-    traces = []
-    for engine in engines:
-        model = engine.initial()
-        engine.open(Opening(data=data, start=model, received=model, previous=None, reuse=False))
-        traces.append(engine.fisher(model, data))
-    assert traces[0] == pytest.approx(traces[1], rel=1e-4)
+    hold_trace(lstm(), texts(), close=1e-4)
 
 
 @pytest.mark.parametrize("odd", [float(TOKENS), -1.0, 0.5, float("nan")])

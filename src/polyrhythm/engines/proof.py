@@ -8,6 +8,8 @@ Held to torch are, at the initial weights and at others nearby:
 - its outputs for as many samples as the run's batches have, and for one;
 - the outputs for fewer samples, where the engine fills short batches up.
 
+Where rounding alone moves a step, as two pixels nearly tie in a pooling, both may lie apart as far as it does.
+
 Dropout is held to its law, since the engines draw other masks: as many layers, as wide, that drop as large a share; and
 everything else with the same mask. The module must give the same for the same, and leave no trace in its attributes, or
 no comparison would mean anything.

@@ -142,9 +142,7 @@ def with_lora(
     """
 
     @functools.wraps(builder)
-    def build(
-        *given: Any, **settings: Any
-    ) -> nn.Module:  # such as shape and outputs, or what the builder takes of them
+    def build(*given: Any, **settings: Any) -> nn.Module:  # shape and outputs, or what the builder takes of them
         network = builder(*given, **settings)
         return adapted(network, rank, alpha, targets, dropout, freeze, head=head)
 

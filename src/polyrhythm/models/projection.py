@@ -52,9 +52,7 @@ def with_projection(
     """
 
     @functools.wraps(builder)
-    def build(
-        *given: Any, **settings: Any
-    ) -> nn.Module:  # such as shape and outputs, or what the builder takes of them
+    def build(*given: Any, **settings: Any) -> nn.Module:  # shape and outputs, or what the builder takes of them
         network = builder(*given, **settings)
         outputs = inspect.signature(builder).bind(*given, **settings).arguments.get("outputs")
         linears = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]

@@ -68,7 +68,7 @@ Samples samples_of(
 
 int features_at(const Program& program, int place) {
     must(place >= 0 && size_t(place) <= program.layers.size(), "a place in the network");
-    return program.maps[place ? program.layers[place - 1].out : 0].features();
+    return program.maps[program.map_at(place)].features();
 }
 
 // A place of the network and numbers for `count` samples there.
@@ -268,9 +268,8 @@ NB_MODULE(_native, m) {
         .def("norm", &Program::norm, "weights"_a, "bias"_a, "groups"_a, "epsilon"_a)
         .def_prop_ro("outputs", [](const Program& self) { return self.maps.back().features(); });
 
-    m.attr("holds") = true;      // an older build knows no `held`
-    m.attr("sequences") = true;  // and no layers over sequences
-    m.attr("residuals") = true;  // no sums and norms
+    m.attr("holds") = true;   // an older build knows no `held`
+    m.attr("graphs") = true;  // and no sequences, sums of layers, or norms
     nb::class_<Rounds>(m, "Rounds", "Room for one thread to run a program's rounds in.")
         .def(
             "__init__",

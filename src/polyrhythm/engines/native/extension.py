@@ -54,11 +54,9 @@ def compiled(program: Program, kernels: str = "") -> Rounds:
         NotBuilt: an older build, which lacks some of its layers.
     """
     native = extension()
-    if program.reads_tokens and not getattr(native, "sequences", False):
-        raise NotBuilt("it was compiled by an older version, which has no layers over sequences")
     built = native.Program(*program.shape, program.size, program.loss, program.smoothing, program.weight)
-    if any(isinstance(p, From | Sum | Norm) for p in program.layers) and not getattr(native, "residuals", False):
-        raise NotBuilt("it was compiled by an older version, which has neither sums of layers nor norms")
+    if program.reads_tokens or any(isinstance(layer, From | Sum | Norm) for layer in program.layers):
+        _check_age(native)
     places = [0]  # of the compiled layers, which count dropout
     for number, layer in enumerate(program.layers):
         match layer:
@@ -91,3 +89,8 @@ def compiled(program: Program, kernels: str = "") -> Rounds:
         if not isinstance(layer, Dropout):
             places.append(number + 1)
     return cast(Rounds, native.Rounds(built, kernels))
+
+
+def _check_age(native: Any) -> None:
+    if not getattr(native, "graphs", False):
+        raise NotBuilt("it was compiled by an older version, which has no sequences, sums of layers, or norms")

@@ -87,6 +87,7 @@ public:
     int64_t size;  // of the flat vector
     Objective objective;
 
+    // The map that the first `place` layers lead to.
     int map_at(int place) const { return place ? layers[place - 1].out : 0; }
 
 private:

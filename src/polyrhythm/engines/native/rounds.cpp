@@ -15,7 +15,7 @@ constexpr int ROWS = 6;  // rows of a linear layer whose gradient is taken, and 
 constexpr size_t PLANS = 4;  // sizes of batches whose plans are kept
 
 constexpr int AT_ONCE = 128;          // samples of a pass over many: few enough to stay near the processor
-constexpr int64_t ROOM = int64_t(1) << 25;  // and numbers between the layers for all of them, beside sixteen samples
+constexpr int64_t ROOM = int64_t(1) << 25;  // and numbers between the layers in all, but for sixteen samples at least
 
 const float* at(const float* weights, int64_t offset) { return offset < 0 ? nullptr : weights + offset; }
 
@@ -222,7 +222,7 @@ Done Rounds::run(const Job& job) {
         read(samples, count);
         std::vector<Tap> watched;
         if (job.watch) {
-            const int features = program_.maps[map_at(job.watch->place)].features();
+            const int features = program_.maps[program_.map_at(job.watch->place)].features();
             watched.push_back({job.watch->place, job.watch->rows + begin * features});
         }
         if (job.still) {
@@ -258,7 +258,7 @@ void Rounds::look(const float* weights, const Samples& samples, int64_t count, T
     const Alone alone(busy_);
     const int at_once = this->at_once();
     make_room(int(std::min<int64_t>(count, at_once)));
-    const int features = program_.maps[map_at(tap.place)].features();
+    const int features = program_.maps[program_.map_at(tap.place)].features();
     for (int64_t first = 0; first < count; first += at_once) {
         const int here = int(std::min<int64_t>(at_once, count - first));
         read({samples.inputs, nullptr, nullptr, samples.order + first}, here);
@@ -394,10 +394,10 @@ void Rounds::forward(const Pass& pass, int count, const std::vector<Tap>& taps, 
     const int blocks = blocks_of(count);
     for (size_t i = 0;; ++i) {
         for (const Tap& tap : taps)
-            if (tap.place == int(i)) take(map_at(tap.place), count, tap.rows);
+            if (tap.place == int(i)) take(program_.map_at(tap.place), count, tap.rows);
         if (kept == int(i)) {
-            const float* values = values_[map_at(kept)];
-            kept_.assign(values, values + int64_t(program_.maps[map_at(kept)].floats()) * blocks);
+            const float* values = values_[program_.map_at(kept)];
+            kept_.assign(values, values + int64_t(program_.maps[program_.map_at(kept)].floats()) * blocks);
         }
         if (i == layers) return;
 
@@ -463,7 +463,7 @@ void Rounds::backward(
     while (lowest < tables_.size() && !learns(lowest)) ++lowest;
     const auto add_more = [&](size_t place) {
         for (const Tap& tap : more)
-            if (tap.place == int(place)) give(map_at(tap.place), count, tap.rows);
+            if (tap.place == int(place)) give(program_.map_at(tap.place), count, tap.rows);
         if (contrast && contrast->place == int(place)) this->contrast(*contrast, count);
     };
     add_more(tables_.size());
@@ -600,9 +600,6 @@ void Rounds::step_all(const Update& update) {
     }
 }
 
-// The map that the first `place` layers lead to.
-int Rounds::map_at(int place) const { return place ? program_.layers[place - 1].out : 0; }
-
 // A map's numbers, sample by sample.
 void Rounds::take(int map, int count, float* rows) {
     const Map& m = program_.maps[map];
@@ -632,7 +629,7 @@ void Rounds::give(int map, int count, const float* rows) {
 
 // Adds the gradient of a contrast to that of its map.
 void Rounds::contrast(const Contrast& c, int count) {
-    const int map = map_at(c.place);
+    const int map = program_.map_at(c.place);
     const Map& m = program_.maps[map];
     const int64_t features = m.features();
     float *near = spare_.data(), *far = near + features * LANES;

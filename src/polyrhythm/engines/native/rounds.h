@@ -135,7 +135,6 @@ private:
     void last_gradient(const Layer& layer, int blocks);
     void use_it(Use& use, const float* gradient, int64_t offset, int64_t size);
     void step_all(const Update& update);
-    int map_at(int place) const;
     void take(int map, int count, float* rows);
     void give(int map, int count, const float* rows);
     void contrast(const Contrast& contrast, int count);
