@@ -209,8 +209,13 @@ INLINE void added_to(const float* dweights, int taps, int piece, V (&sum)[R][C])
     UNROLL for (int c = 0; c < C; ++c) {
         const int tap = (piece + c) * WIDTH, left = taps - tap;
         UNROLL for (int r = 0; r < R; ++r) {
+            const float* from = dweights + r * int64_t(taps) + tap;
+            if (left >= WIDTH) {
+                sum[r][c] += load(from);
+                continue;
+            }
             V there = {};
-            std::memcpy(&there, dweights + r * int64_t(taps) + tap, left >= WIDTH ? sizeof there : 4 * size_t(left));
+            std::memcpy(&there, from, 4 * size_t(left));
             sum[r][c] += there;
         }
     }
@@ -716,7 +721,9 @@ extern const Kernels JOINED(kernels_, POLYRHYTHM_KERNELS) = {
     norm_gradient,
     add,
     panels,
-    sample_gradient,
+    row_product,
+    row_weights,
+    row_sums,
     recurrence,
     recurrence_gradient,
     cross_entropy,

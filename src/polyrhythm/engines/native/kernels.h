@@ -14,6 +14,9 @@
 constexpr int LANES = 16;
 constexpr int TALL = 12;  // rows of a tile that is one register wide, enough to hide the latency
 
+// Floats of a row that holds so many numbers, in whole registers of any processor.
+constexpr int padded_row(int numbers) { return (numbers + LANES - 1) / LANES * LANES; }
+
 // What learns: weights [rows, taps] times a matrix [taps, columns] that is never built.
 //
 // Column j of it is a window into the input, and tap t a place in that window: its 16 numbers lie at
@@ -108,10 +111,26 @@ struct Norm {
     float epsilon;
 };
 
-// An LSTM's way along a sequence: what lies in pixel t of a block begins at t times so many numbers, and each of these is
-// a register's lanes, for i, f, g and o of all units one after the other.
+// Sequences lie in rows: all samples' first pixels one after the other, then all second ones, and so on. A row holds the
+// numbers of one pixel side by side, in `parts` of `each`, and each part is filled up to whole registers with zeros. So
+// registers run along the numbers of a sample, and a batch of any size leaves none of their lanes idle.
+struct Row {
+    int parts, each;
+
+    int part() const { return padded_row(each); }
+    int floats() const { return parts * part(); }
+};
+
+// Rows times a matrix that lies as `panels` lays it.
+struct RowProduct {
+    int rows, depth, width;  // of the rows, and rows and columns of the matrix
+    int from, to;            // floats from one row to the next, of what is multiplied and of what comes of it
+    bool more;               // whether it is added to what is there
+};
+
+// An LSTM's way along a sequence. Of each of `count` samples, `hidden` units, those that fill a register among them.
 struct Recurrence {
-    int hidden, steps, blocks;
+    int hidden, steps, count;
 };
 
 struct Kernels {
@@ -159,9 +178,13 @@ struct Kernels {
         const Norm&, const float* scale, const float* in, const float* moments, const float* dout, float* din,
         float* dscale, float* dshift);
     void (*add)(const float* values, float* to, int64_t size);
-    void (*panels)(const float* from, int rows, int depth, int64_t row, int64_t column, float* to);
-    void (*sample_gradient)(
-        const Product&, const float* samples, int pitch, const float* dout, int blocks, int last, float* dweights);
+    void (*panels)(
+        const float* from, const Row& across, int64_t column, const Row& down, int64_t row, float* to);
+    void (*row_product)(
+        const RowProduct&, const float* rows, const float* panels, const float* bias, float* to);
+    void (*row_weights)(
+        int count, int rows, const float* dout, int64_t out, const float* in, int64_t from, int taps, float* dweights);
+    void (*row_sums)(int count, const float* rows, int64_t from, int width, float* sums);
     void (*recurrence)(
         const Recurrence&, const float* weights, const float* bias, float* gates, float* cells, float* states);
     void (*recurrence_gradient)(

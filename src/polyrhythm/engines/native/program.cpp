@@ -11,6 +11,8 @@ void Program::product(int64_t weights, int64_t bias, int rows, Window window) {
     in.above = std::max(in.above, window.above), in.beside = std::max(in.beside, window.beside);
     if (in.height + 2 * window.above < window.height || in.width + 2 * window.beside < window.width)
         throw std::invalid_argument("a window that is larger than what it looks at");
+    if (in.sequence && (window.height > 1 || window.width > 1 || window.across > 1 || window.beside || in.parts > 1))
+        throw std::invalid_argument("a window over a sequence, or over gates");
     const int64_t taps = int64_t(in.channels) * window.height * window.width;
     if (weights < 0 || weights + rows * taps > size || bias + rows > size)
         throw std::invalid_argument("weights outside of the vector");
@@ -54,9 +56,11 @@ void Program::embedding(int64_t weights, int tokens, int width) {
 void Program::recurrence(int64_t weights, int64_t bias) {
     const Map in = maps[here_];
     const int64_t hidden = in.channels / 4;
-    if (!in.sequence || in.channels % 4) throw std::invalid_argument("a recurrence over what are no four gates");
+    if (!in.sequence || in.channels % 4 || layers.back().kind != Kind::product || layers.back().out != here_)
+        throw std::invalid_argument("a recurrence over what are no four gates");
     if (weights < 0 || weights + 4 * hidden * hidden > size || bias + 4 * hidden > size)
         throw std::invalid_argument("weights outside of the vector");
+    maps[here_].parts = 4;
     layers.push_back({Kind::recurrence, here_, int(maps.size()), {}, weights, bias});
     leads_to({int(hidden), 1, in.width, true});
 }

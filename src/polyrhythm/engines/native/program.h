@@ -7,22 +7,24 @@
 #include "kernels.h"
 
 // Where a layer's numbers lie: channels of height × width, each channel with a border of zeros (its halo) for the
-// convolutions that read it, so that padding costs no test; it is as wide as the widest of them wants. Of a sequence, which is one row of pixels, the channels of a
-// pixel lie together: a recurrence goes from one pixel to the next.
+// convolutions that read it, so that padding costs no test; it is as wide as the widest of them wants. A sequence is one
+// row of pixels, whose numbers lie sample by sample (`Row`), without a halo.
 struct Map {
     int channels, height, width;
     bool sequence = false;
     int above = 0, beside = 0;  // the halo's rows and columns, on each side
+    int parts = 1;              // of a sequence: the gates of an LSTM are four
 
     int rows() const { return height + 2 * above; }
     int columns() const { return width + 2 * beside; }
     int features() const { return channels * height * width; }
-    int floats() const { return channels * rows() * columns() * LANES; }  // of one block
-    // The sixteen lanes of a pixel of the padded map; of the map itself with `inside`.
-    int padded(int c, int y, int x) const {
-        return (sequence ? x * channels + c : (c * rows() + y) * columns() + x) * LANES;
+    Row row() const { return {parts, channels / parts}; }  // of a sequence
+    int floats() const {  // of one block
+        return (sequence ? width * row().floats() : channels * rows() * columns()) * LANES;
     }
-    int plane() const { return sequence ? LANES : rows() * columns() * LANES; }  // floats from one channel to the next
+    // The sixteen lanes of a pixel of the padded map; of the map itself with `inside`.
+    int padded(int c, int y, int x) const { return ((c * rows() + y) * columns() + x) * LANES; }
+    int plane() const { return rows() * columns() * LANES; }  // floats from one channel to the next
     int inside(int c, int y, int x) const { return padded(c, y + above, x + beside); }
 };
 

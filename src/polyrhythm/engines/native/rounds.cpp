@@ -107,9 +107,6 @@ void Rounds::make_room(int batch) {
     int most = 0;
     for (const Map& map : maps) {
         place_.emplace_back();
-        if (map.sequence)  // whose pixels are its first axis
-            for (int x = 0; x < map.width; ++x)
-                for (int c = 0; c < map.channels; ++c) place_.back().push_back(map.inside(c, 0, x));
         for (int c = 0; !map.sequence && c < map.channels; ++c)
             for (int y = 0; y < map.height; ++y)
                 for (int x = 0; x < map.width; ++x) place_.back().push_back(map.inside(c, y, x));
@@ -126,16 +123,14 @@ void Rounds::make_room(int batch) {
         const Layer& layer = program_.layers[i];
         const Map &in = maps[layer.in], &out = maps[layer.out];
         Tables& t = tables_[i];
-        if (layer.kind == Kind::product) {
+        if (layer.kind == Kind::recurrence || (layer.kind == Kind::product && in.sequence)) {
+            tabulate_sequence(layer, t, blocks);
+        } else if (layer.kind == Kind::product) {
             tabulate(t.product, t.tap, t.column, t.place, in, out, layer.window, blocks);
             t.pitch = whole_blocks(t.product.taps);
-            if (in.sequence) rows = std::max(rows, size_t(t.pitch) * blocks * in.width * LANES);
             if (t.product.columns == 1) rows = std::max(rows, size_t(t.pitch) * blocks * LANES);
         } else if (layer.kind == Kind::max_pool || layer.kind == Kind::average_pool) {
             tabulate(t.pool, t.first, t.tap, t.place, t.share, in, out, layer);
-        } else if (layer.kind == Kind::recurrence) {
-            tabulate_recurrence(layer, t, blocks);
-            rows = std::max(rows, size_t(t.pitch) * blocks * in.width * LANES);
         } else if (layer.kind == Kind::norm) {
             t.product.rows = in.channels, t.product.taps = 1;
             t.moments = aligned(t.room_moments, size_t(2) * layer.groups * LANES * blocks);
@@ -325,11 +320,11 @@ void Rounds::read(const Samples& samples, int count) {
 
 // What a layer that learns makes of its inputs.
 void Rounds::product(const Layer& layer, int index, const float* weights, int count) {
+    if (program_.maps[layer.in].sequence) return along_sequence(layer, tables_[index], weights, count);
     const float *in = values_[layer.in], *bias = layer.bias < 0 ? nullptr : weights + layer.bias;
     float* out = values_[layer.out];
     weights += layer.weights;
     Plan* plan = plans_[0].second[index].get();
-    if (program_.maps[layer.in].sequence) return along_sequence(tables_[index].product, weights, bias, in, out, count);
     if (!plan) return k_.forward(tables_[index].product, weights, bias, in, out, blocks_of(count));
     if (plan->square) {
         const Squares squares = squares_of(*plan);
@@ -356,6 +351,7 @@ Squares Rounds::squares_of(const Plan& plan) const {
 
 // The gradient of its inputs, from that of its outputs, which is kept packed for that of its weights.
 void Rounds::input_gradient(const Layer& layer, int index, const float* weights, int count) {
+    if (program_.maps[layer.in].sequence) return back_along_sequence(layer, tables_[index], weights, count);
     const float* dout = gradients_[layer.out];
     float* din = gradients_[layer.in];
     weights += layer.weights;
@@ -414,8 +410,8 @@ void Rounds::forward(const Pass& pass, int count, const std::vector<Tap>& taps, 
             case Kind::max_pool: k_.max_pool(t.pool, in, out, blocks); break;
             case Kind::average_pool: k_.average_pool(t.pool, in, out, blocks); break;
             case Kind::embedding: embed(layer, pass.weights, count); break;
-            case Kind::recurrence: recur(layer, tables_[i], pass.weights, blocks); break;
-            case Kind::last: last(layer, blocks); break;
+            case Kind::recurrence: recur(layer, t, pass.weights, count); break;
+            case Kind::last: last(layer, count); break;
             case Kind::from: break;
             case Kind::sum:
                 add_map(layer.in, values_, layer.out, false, blocks);
@@ -477,7 +473,8 @@ void Rounds::backward(
         if (adds) gradients_[layer.in] = beside_;
         const float *in = values_[layer.in], *dout = gradients_[layer.out];
         float* din = i > lowest || layer.in_place() ? gradients_[layer.in] : nullptr;
-        const bool sets = layer.in_place() || layer.kind == Kind::recurrence || layer.kind == Kind::sum;  // all of it
+        const bool rows = program_.maps[layer.in].sequence && layer.kind != Kind::last;
+        const bool sets = layer.in_place() || rows || layer.kind == Kind::sum;  // all of it
         if (!sets && din) std::fill_n(din, size, 0.0f);
         switch (layer.kind) {
             case Kind::product:
@@ -485,7 +482,9 @@ void Rounds::backward(
                     k_.pack(plan->outputs, dout, plan->dout);
                 if (din) input_gradient(layer, int(i), pass.weights, count);
                 if (!learns(i)) break;
-                if (use.single)
+                if (program_.maps[layer.in].sequence)
+                    sequence_gradient(layer, int(i), count, use);
+                else if (use.single)
                     single_squares(layer, int(i), blocks, use);
                 else
                     product_gradient(layer, int(i), count, use);
@@ -505,10 +504,10 @@ void Rounds::backward(
                 }
                 break;
             case Kind::recurrence:
-                recurrence_gradient(layer, tables_[i], pass.weights, blocks);
-                if (learns(i)) recurrence_weights(layer, int(i), count, use);
+                recurrence_gradient(layer, t, pass.weights, count);
+                if (learns(i)) sequence_gradient(layer, int(i), count, use);
                 break;
-            case Kind::last: last_gradient(layer, blocks); break;
+            case Kind::last: last_gradient(layer, count); break;
             case Kind::from: break;
             case Kind::sum:
                 add_map(layer.out, gradients_, layer.in, layer.more, blocks);
@@ -547,8 +546,6 @@ void Rounds::product_gradient(const Layer& layer, int index, int count, Use& use
             k_.row_gradient(p, rows_, t.pitch, dout, count, row, here, gradient);
             use_it(use, gradient, offset, int64_t(here) * p.taps);
         }
-    } else if (program_.maps[layer.in].sequence) {
-        sequence_weights(p, layer, in, dout, count, use);
     } else {
         weight_gradient(layer, index, gradient_ + layer.weights);
         use_it(use, gradient_ + layer.weights, layer.weights, int64_t(p.rows) * p.taps);
@@ -603,6 +600,7 @@ void Rounds::step_all(const Update& update) {
 // A map's numbers, sample by sample.
 void Rounds::take(int map, int count, float* rows) {
     const Map& m = program_.maps[map];
+    if (m.sequence) return take_rows(map, count, rows);
     const int features = m.features(), pitch = whole_blocks(features);
     for (int first = 0; first < count; first += LANES) {
         const float* block = values_[map] + int64_t(first / LANES) * m.floats();
@@ -615,6 +613,7 @@ void Rounds::take(int map, int count, float* rows) {
 // Adds gradients, sample by sample, to a map's.
 void Rounds::give(int map, int count, const float* rows) {
     const Map& m = program_.maps[map];
+    if (m.sequence) return give_rows(map, count, rows);
     const int features = m.features();
     const float* samples[LANES];
     for (int first = 0; first < count; first += LANES) {
@@ -631,6 +630,7 @@ void Rounds::give(int map, int count, const float* rows) {
 void Rounds::contrast(const Contrast& c, int count) {
     const int map = program_.map_at(c.place);
     const Map& m = program_.maps[map];
+    if (m.sequence) throw std::invalid_argument("a contrast of whole sequences");
     const int64_t features = m.features();
     float *near = spare_.data(), *far = near + features * LANES;
     const float *to_near[LANES], *to_far[LANES];

@@ -117,22 +117,23 @@ private:
     void weight_gradient(const Layer& layer, int index, float* gradient);
     void product_gradient(const Layer& layer, int index, int count, Use& use);
     void single_squares(const Layer& layer, int index, int blocks, Use& use);
-    void tabulate_recurrence(const Layer& layer, Tables& tables, int blocks);
+    void tabulate_sequence(const Layer& layer, Tables& tables, int blocks);
     void embed(const Layer& layer, const float* weights, int count);
-    void embedding_gradient(const Layer& layer, int count, float* gradient) const;
+    void embedding_gradient(const Layer& layer, int count, float* gradient, int sample = -1) const;
     double embedding_squares(const Layer& layer, int count);
-    void along_sequence(const Product& product, const float* weights, const float* bias, const float* in, float* out,
-                        int count) const;
-    void recur(const Layer& layer, Tables& tables, const float* weights, int blocks);
-    void recurrence_gradient(const Layer& layer, Tables& tables, const float* weights, int blocks);
-    void recurrence_weights(const Layer& layer, int index, int count, Use& use);
-    void sequence_weights(const Product& product, const Layer& layer, const float* in, const float* dout, int count,
-                          Use& use);
+    const float* row_bias(const Layer& layer, const Tables& tables, const Row& row, const float* weights) const;
+    void along_sequence(const Layer& layer, const Tables& tables, const float* weights, int count);
+    void back_along_sequence(const Layer& layer, const Tables& tables, const float* weights, int count);
+    void recur(const Layer& layer, const Tables& tables, const float* weights, int count);
+    void recurrence_gradient(const Layer& layer, const Tables& tables, const float* weights, int count);
+    void sequence_gradient(const Layer& layer, int index, int count, Use& use);
+    void take_rows(int map, int count, float* rows) const;
+    void give_rows(int map, int count, const float* rows) const;
     Norm norm_of(const Layer& layer, int blocks) const;
     void norm_weights(const Layer& layer, int index, int blocks, Use& use);
     void add_map(int from, const std::vector<float*>& numbers, int to, bool more, int blocks);
-    void last(const Layer& layer, int blocks);
-    void last_gradient(const Layer& layer, int blocks);
+    void last(const Layer& layer, int count);
+    void last_gradient(const Layer& layer, int count);
     void use_it(Use& use, const float* gradient, int64_t offset, int64_t size);
     void step_all(const Update& update);
     void take(int map, int count, float* rows);
@@ -165,7 +166,7 @@ private:
 };
 
 struct Rounds::Tables {
-    Product product = {};  // of a recurrence, what a pixel's states are multiplied by
+    Product product = {};  // of a layer over a sequence rows and taps alone
     Pool pool = {};
     int pitch = 0;
     std::vector<int> tap, column, place, first;
@@ -175,11 +176,9 @@ struct Rounds::Tables {
     // Of a norm: moments of groups, and gradients by lane.
     std::vector<float> room_moments, room_scales;
     float *moments = nullptr, *scales = nullptr;
-    // Of a recurrence: the pixels that have one before them, all of them, and room.
-    Product later = {}, steps = {};
-    std::vector<int> every;
-    std::vector<float> room_cells, room_carry, room_panels;
-    float *cells = nullptr, *carry = nullptr, *panels = nullptr;
+    // Of a layer over a sequence: weights in panels, a bias as rows have it, and what a recurrence keeps.
+    std::vector<float> room_panels, room_bias, room_cells, room_carry;
+    float *panels = nullptr, *bias = nullptr, *cells = nullptr, *carry = nullptr;
 };
 
 // The best instruction set that this processor has, or the one of that name: "avx512", "avx2", "plain".
