@@ -139,7 +139,11 @@ MUTANTS = {
     ),
     "no way back through cells": ("recurrences.h", "end ? V{} : load(carried)", "V{}"),
     "another gate's units": ("recurrences.h", "(at / part) * across.each", "(at / part) * part"),
-    "another gate's units on the way back": ("recurrences.h", "(k / deep) * down.each", "(k / deep) * deep"),
+    "another gate's units on the way back": (
+        "recurrences.h",
+        "(int64_t(place) * down.each + k)",
+        "(int64_t(place) * deep + k)",
+    ),
     "the last rows alone": ("recurrences.h", "added_to<R, C>(to, taps, piece, sum);", ""),
     "tangents of small numbers alone": ("lanes.h", "fused(p * z, x, x)", "x"),
     "a state's own gates": ("sequences.cpp", "(int64_t(recurs) * count + first)", "first"),

@@ -49,7 +49,7 @@ from polyrhythm.models.task import Task
 
 AnyEngine = TorchEngine | NativeEngine | StackedEngine
 WORTHWHILE = 8  # samples in a batch: with fewer, linear layers leave more than half of the lanes idle
-UNITS = 80  # of an LSTM: from there on torch's kernels are about as fast
+UNITS = 144  # of an LSTM: from there on torch's kernels are about as fast
 BROAD = 32_000_000  # products of a convolution for one sample: from there on torch's kernels are as fast
 
 

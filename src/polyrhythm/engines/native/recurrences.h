@@ -11,15 +11,17 @@ constexpr int DEEP = 64;             // rows that are added up before those of t
 // first row comes first, then the second, and so on.
 void panels(const float* from, const Row& across, int64_t column, const Row& down, int64_t row, float* to) {
     const int part = across.part(), deep = down.part();
-    for (int first = 0; first < across.floats(); first += PANEL, to += int64_t(down.floats()) * PANEL)
-        for (int c = 0; c < PANEL; ++c) {
+    for (int first = 0; first < across.floats(); first += PANEL, to += int64_t(down.floats()) * PANEL) {
+        for (int64_t i = 0; i < int64_t(down.floats()) * PANEL; ++i) to[i] = 0;
+        for (int c = 0; c < PANEL && first + c < across.floats(); ++c) {
             const int at = first + c, unit = at % part;
-            const bool there = at < across.floats() && unit < across.each;
+            if (unit >= across.each) continue;
             const float* here = from + (int64_t(at / part) * across.each + unit) * column;
-            for (int k = 0; k < down.floats(); ++k)
-                to[int64_t(k) * PANEL + c] =
-                    there && k % deep < down.each ? here[(int64_t(k / deep) * down.each + k % deep) * row] : 0.0f;
+            for (int place = 0; place < down.parts; ++place)
+                for (int k = 0; k < down.each; ++k)
+                    to[(int64_t(place) * deep + k) * PANEL + c] = here[(int64_t(place) * down.each + k) * row];
         }
+    }
 }
 
 // to[i] = bias + the rows' product
@@ -76,11 +78,14 @@ void row_weights(int count, int rows, const float* dout, int64_t out, const floa
 
 // Of rows, [width] sums.
 void row_sums(int count, const float* rows, int64_t from, int width, float* sums) {
-    for (int at = 0; at < width; at += WIDTH) {
-        V sum = {};
-        for (int i = 0; i < count; ++i) sum += load(rows + i * from + at);
-        store(sums + at, sum);
-    }
+    for (int at = 0; at < width; at += PANEL)
+        with_size<WIDE>((width - at) / WIDTH, [&](auto across) {
+            constexpr int C = across.value;
+            V sum[C] = {};
+            for (int i = 0; i < count; ++i)
+                UNROLL for (int c = 0; c < C; ++c) sum[c] += load(rows + i * from + at + c * WIDTH);
+            UNROLL for (int c = 0; c < C; ++c) store(sums + at + c * WIDTH, sum[c]);
+        });
 }
 
 // `weights` are in panels, `bias` fills its row. gates [steps, count, 4 hidden] hold what the inputs give, and then the
