@@ -38,7 +38,7 @@ inline V load(const float* from) {
 
 inline void store(float* to, V v) { std::memcpy(to, &v, sizeof v); }
 
-inline V all(float x) { return V{} + x; }
+inline V all(float x) { return x - V{}; }
 
 // a * b + c, rounded once.
 inline V fused(V a, V b, V c) {
