@@ -38,6 +38,7 @@ inline V load(const float* from) {
 
 inline void store(float* to, V v) { std::memcpy(to, &v, sizeof v); }
 
+// Less zero, which changes no bit, so that a compiler leaves it out; an addition would turn -0 into 0.
 inline V all(float x) { return x - V{}; }
 
 // a * b + c, rounded once.

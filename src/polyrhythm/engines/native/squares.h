@@ -120,6 +120,7 @@ INLINE void squares_by(const Squares& q, const float* left, int64_t down, int64_
 }
 
 // What becomes of m [16, rows, squares]: outputs, at place [squares, 4].
+template <bool MORE = false>
 INLINE void squares_to(const Squares& q, const float* m, int rows, int plane, int block, const int* place, int squares,
                        const float* bias, float* out) {
     const int64_t apart = apart_of(int64_t(rows) * q.line);
@@ -129,7 +130,8 @@ INLINE void squares_to(const Squares& q, const float* m, int rows, int plane, in
                 [&](int y, int x) { return load(m + (y * SIDE + x) * apart + numbers); },
                 [&](int y, int x, V number) {
                     number = where(use, bias ? number + all(bias[row]) : number);
-                    store(out + place[s * 4 + y * 2 + x] + lanes, number);
+                    float* to = out + place[s * 4 + y * 2 + x] + lanes;
+                    store(to, MORE ? load(to) + number : number);
                 });
         });
 }
@@ -182,7 +184,8 @@ void squares_input_gradient(const Squares& q, const float* u, const float* dout,
         for (int k = 0; k < PLACES; ++k)
             squares_by(q, u + (other[k / SIDE] * SIDE + other[k % SIDE]) * apart, 1, q.channels, q.channels, q.rows,
                        q.m + k * out_apart, squares, q.v + k * in_apart);
-        squares_to(q, q.v, q.channels, q.in_plane, q.in_block, q.place_back + first * 4, squares, nullptr, din);
+        const auto to = q.more ? squares_to<true> : squares_to<false>;
+        to(q, q.v, q.channels, q.in_plane, q.in_block, q.place_back + first * 4, squares, nullptr, din);
     });
 }
 
