@@ -160,14 +160,30 @@ MUTANTS = {
     "squares before are forgotten": ("squares.h", "if (more) added_to<R, C>(to, q.channels, piece, sum);", ""),
     "half a weight": ("squares.h", "out[1] = (outer + g[1]) * 0.5f", "out[1] = outer * 0.5f"),
     "what is beside the image is looked at": ("plan.cpp", "x >= out.width ? -1", "x > out.width ? -1"),
-    "a ReLU lets all back": ("norms.h", "where(~((SUM ? load(sum + o) : unit * scaled + shifted) <= V{}), slope)", "slope"),
+    "a ReLU lets all back": (
+        "norms.h",
+        "where(~((SUM ? load(sum + o) : unit * scaled + shifted) <= V{}), slope)",
+        "slope",
+    ),
     "what is added learns nothing": ("norms.h", "if (SUM) store(other, slope);", ""),
     "a sum of one": ("norms.h", "if (SUM) v += load(other + r * q.other_row + at);", ""),
     "a number between that nobody made": ("norm_passes.cpp", "if (between(tap.place)) return 0;", "continue;"),
-    "a norm that is read twice": ("norm_passes.cpp", "all[last].kind == Kind::sum && !all[last].more", "all[last].kind == Kind::sum"),
+    "a norm that is read twice": (
+        "norm_passes.cpp",
+        "all[last].kind == Kind::sum && !all[last].more",
+        "all[last].kind == Kind::sum",
+    ),
     "a square's gradient alone": ("squares.h", "MORE ? load(to) + number : number", "number"),
-    "pixels that no window looks at": ("plan.cpp", "whole_inputs = w.height >= w.down && w.width >= w.across", "whole_inputs = true"),
-    "the border of another": ("plan.cpp", "in.inside(0, y - w.above, x - w.beside)), in_spot_", "in.padded(0, y, x)), in_spot_"),
+    "pixels that no window looks at": (
+        "plan.cpp",
+        "whole_inputs = w.height >= w.down && w.width >= w.across",
+        "whole_inputs = true",
+    ),
+    "the border of another": (
+        "plan.cpp",
+        "in.inside(0, y - w.above, x - w.beside)), in_spot_",
+        "in.padded(0, y, x)), in_spot_",
+    ),
     "no halo": ("program.h", "padded(c, y + above, x + beside)", "padded(c, y, x)"),
 }
 

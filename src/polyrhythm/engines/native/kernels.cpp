@@ -37,6 +37,13 @@ INLINE void with_size(int n, F f) {
     f(Size<MOST>{});
 }
 
+// Zeros, each by itself: an array's own would be written to memory.
+template <int R, int C>
+INLINE void clear(V (&sum)[R][C]) {
+    UNROLL for (int r = 0; r < R; ++r)
+        UNROLL for (int c = 0; c < C; ++c) sum[r][c] = V{};
+}
+
 // Register `piece` of a row of columns, counting from the first column of the first block.
 INLINE int at(const int* column, int piece) { return column[piece / PARTS] + piece % PARTS * WIDTH; }
 
@@ -57,8 +64,8 @@ INLINE void tile(
     }
 }
 
-// Calls f(row, piece) for each tile. What is fewer, rows or columns, is gone through for each tile of the other, so that the
-// smaller one of both matrices stays in a cache.
+// Calls f(row, piece) for each tile. What is fewer, rows or columns, is gone through for each tile of the other, so that
+// the smaller one of both matrices stays in a cache.
 template <int MOST, int ACROSS, class F>
 INLINE void tiles(int rows, int pieces, F f) {
     const bool fewer = rows < pieces * WIDTH;
@@ -81,7 +88,8 @@ INLINE void forward_by(
                 UNROLL for (int r = 0; r < R; ++r)
                     UNROLL for (int c = 0; c < C; ++c) sum[r][c] = all(bias ? bias[row + r] : 0.0f);
                 const int* tap = p.tap;
-                tile<R, C>(weights + int64_t(row) * p.taps, p.taps, 1, p.taps, from, [=](int t) { return tap[t]; }, sum);
+                const float* left = weights + int64_t(row) * p.taps;
+                tile<R, C>(left, p.taps, 1, p.taps, from, [=](int t) { return tap[t]; }, sum);
                 UNROLL for (int c = 0; c < C; ++c) {
                     float* to = out + at(p.place, piece + c) + int64_t(row) * p.plane;
                     UNROLL for (int r = 0; r < R; ++r) store(to + r * int64_t(p.plane), sum[r][c]);

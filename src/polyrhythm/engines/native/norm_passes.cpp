@@ -7,7 +7,8 @@ const float* at(const float* weights, int64_t offset) { return offset < 0 ? null
 
 // Lets a norm lead to the sum that follows it, and tells where the map lies that is added.
 void lead_to(Norm& q, const Map& out, const Map& other) {
-    q.out = out.inside(0, 0, 0), q.out_row = out.columns() * LANES, q.out_plane = out.plane(), q.out_block = out.floats();
+    q.out = out.inside(0, 0, 0), q.out_row = out.columns() * LANES, q.out_plane = out.plane();
+    q.out_block = out.floats();
     q.other = other.inside(0, 0, 0), q.other_row = other.columns() * LANES, q.other_plane = other.plane();
     q.other_block = other.floats();
 }
@@ -27,7 +28,8 @@ size_t Rounds::with_norm(size_t norm, size_t layers, const std::vector<Tap>& tap
     return between(place) ? 0 : last - norm;
 }
 
-// How many layers up to a ReLU go back with the norm before them. A gradient that others are added to is left to the sum.
+// How many layers up to a ReLU go back with the norm before them. A gradient that others are added to is left to the
+// sum.
 size_t Rounds::with_norm_before(size_t index, const std::vector<Tap>& taps, int place) const {
     const auto& all = program_.layers;
     if (all[index].kind != Kind::relu || index < 2) return 0;

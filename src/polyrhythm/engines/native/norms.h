@@ -84,8 +84,8 @@ void norm(const Norm& q, const float* scale, const float* shift, const float* in
 // dscale and dshift [blocks, channels] in each lane; din is set, where there is one, and so is the gradient of what is
 // added. What a ReLU has let through follows from the sum, or without one from the inputs, as forward.
 template <bool RELU, bool SUM>
-INLINE void norm_gradient_by(const Norm& q, const float* scale, const float* shift, const float* in, const float* moments,
-                             const float* dout, float* din, float* dscale, float* dshift) {
+INLINE void norm_gradient_by(const Norm& q, const float* scale, const float* shift, const float* in,
+                             const float* moments, const float* dout, float* din, float* dscale, float* dshift) {
     const V share = share_of(q);
     for (int n = 0; n < q.blocks; ++n)
         for (int group = 0; group < q.groups; ++group) {
@@ -93,13 +93,14 @@ INLINE void norm_gradient_by(const Norm& q, const float* scale, const float* shi
             const float* kept = moments + (int64_t(n) * q.groups + group) * 2 * LANES;
             const float* sum = nullptr;
             float *to = din ? din + int64_t(n) * q.in_block + q.in : nullptr, *also = nullptr;
-            if (SUM) sum = q.sum + int64_t(n) * q.out_block + q.out, also = q.dadded + int64_t(n) * q.other_block + q.other;
+            if (SUM) sum = q.sum + int64_t(n) * q.out_block + q.out;
+            if (SUM) also = q.dadded + int64_t(n) * q.other_block + q.other;
             V mean[PARTS], by[PARTS], of_scale[PARTS], of_shift[PARTS], mean_scale[PARTS], mean_shift[PARTS];
             UNROLL for (int part = 0; part < PARTS; ++part) {
                 mean[part] = load(kept + part * WIDTH), by[part] = load(kept + LANES + part * WIDTH);
                 of_scale[part] = of_shift[part] = mean_scale[part] = mean_shift[part] = V{};
             }
-            // The slope of a register, given what its number was without scale and shift; `again` if it was asked for before.
+            // The slope of a register, from its number without scale and shift; `again` if it was asked for before.
             const auto slope_of = [=, &q](int c, int y, int at, V unit, V scaled, V shifted, bool again) {
                 const int64_t o = int64_t(c) * q.out_plane + int64_t(y) * q.out_row + at;
                 float* other = SUM ? also + int64_t(c) * q.other_plane + int64_t(y) * q.other_row + at : nullptr;
@@ -150,7 +151,8 @@ INLINE void norm_gradient_by(const Norm& q, const float* scale, const float* shi
                             const int at = x + part * WIDTH;
                             const V unit = (load(from + i + r * q.in_row + at) - mean[part]) * by[part];
                             const V slope = slope_of(c, y + r, at, unit, scaled, shifted, true) * scaled;
-                            store(to + i + r * q.in_row + at, ((slope - mean_shift[part]) - unit * mean_scale[part]) * by[part]);
+                            const V d_unit = (slope - mean_shift[part]) - unit * mean_scale[part];
+                            store(to + i + r * q.in_row + at, d_unit * by[part]);
                         }
             });
         }

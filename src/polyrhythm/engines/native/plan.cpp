@@ -125,7 +125,9 @@ void Plan::cut(const Map& in, const Map& out, const Window& w, int count) {
                         y < 0 || x < 0 || y >= out.height || x >= out.width ? -1 : out.inside(0, y, x));
             corner(square_home_, in, top, left);
         }
-    const int together = std::max(1, SQUARES * LANES / count), line = whole(together * count) + LANES;
+    const int together = std::max(1, SQUARES * LANES / count);
+    // An odd number of lines of a cache, or channels would lie in the same few of its places.
+    const int line = ((whole(together * count) / LANES + 1) | 1) * LANES;
     for (int c = 0; c < in.channels; ++c) square_begin_.push_back(c * line);
     squares = {in.channels, out.channels, count, (count + LANES - 1) / LANES,
                int(square_place_.size()) / 4, int(square_home_.size()) / 4, together, line, in.plane(), out.plane(),
