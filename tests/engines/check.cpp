@@ -393,6 +393,79 @@ Program residuals(Objective objective) {
     return p;
 }
 
+// Blocks of a deep network: a norm, a sum with what came in and a ReLU; in the second with a norm of every other pixel.
+Program blocks(Objective objective) {
+    Program p(2, 4, 6, 512, objective);
+    p.product(0, -1, 4, {3, 3, 1, 1, 1, 1});
+    p.norm(72, 76, 2, 1e-3f);
+    p.relu();  // the third place
+    p.product(80, -1, 4, {3, 3, 1, 1, 1, 1});
+    p.norm(224, 228, 4, 1e-3f);
+    p.sum(3);
+    p.relu();  // the seventh
+    p.product(232, -1, 6, {3, 3, 2, 2, 1, 1});
+    p.norm(448, 454, 3, 1e-3f);  // the ninth
+    p.from(7);
+    p.product(460, -1, 6, {1, 1, 2, 2, 0, 0});
+    p.norm(-1, -1, 2, 1e-2f);
+    p.sum(9);
+    p.relu();
+    p.pool(Kind::average_pool, {2, 3, 2, 3, 0, 0}, true);
+    p.linear(488, 506, 3);
+    return p;
+}
+
+// A norm, which a sum and a later layer read.
+Program twice(Objective objective) {
+    Program p(2, 4, 4, 256, objective);
+    p.product(0, -1, 4, {3, 3, 1, 1, 1, 1});
+    p.relu();  // the second place
+    p.product(72, -1, 4, {1, 1, 1, 1, 0, 0});
+    p.norm(88, 92, 2, 1e-2f);  // the fourth
+    p.sum(2);
+    p.relu();
+    p.sum(4);
+    p.relu();
+    p.linear(96, -1, 2);
+    return p;
+}
+
+// Layers that are computed together give the bits that they give one by one, which looking between them makes them do.
+int faults_of_passes() {
+    const Program program = blocks({Loss::cross_entropy, 0, 1});
+    const int features = program.maps[0].features();
+    int faults = 0;
+    for (const int batch : {1, 16, 20, 33}) {
+        std::vector<float> weights(program.size), first;
+        Data data;
+        data.inputs.resize(batch * features), data.labels.resize(batch), data.order.resize(batch);
+        std::mt19937 random(5);
+        std::normal_distribution<float> normal;
+        for (float& x : data.inputs) x = normal(random);
+        for (float& w : weights) w = 0.3f * normal(random);
+        for (int b = 0; b < batch; ++b) data.labels[b] = b % 3, data.order[b] = b;
+        for (const std::string& name : kernel_names()) {
+            const int so_far = faults;
+            Rounds rounds(program, kernels_for(name));
+            if (name == "plain") first.clear();  // may round twice
+            for (int place = -1; place <= int(program.layers.size()); ++place) {
+                std::vector<float> gradient(program.size, 0.0f);
+                const int width = place < 0 ? 0 : width_at(program, place);
+                std::vector<float> seen(batch * width), more(batch * width, 0.0f);
+                std::vector<Tap> ahead, back;
+                if (place >= 0) ahead.push_back({place, seen.data()});
+                if (place > 0) back.push_back({place, more.data()});
+                rounds.ahead(weights.data(), samples_of(data), batch, 0, 0, ahead);
+                rounds.back(weights.data(), back, gradient.data());
+                if (first.empty()) first = gradient;
+                for (size_t i = 0; i < first.size(); ++i) faults += !(gradient[i] == first[i]);
+            }
+            if (faults > so_far) std::printf("%s, layers together, batch %d\n", name.c_str(), batch);
+        }
+    }
+    return faults;
+}
+
 // Two layers of an LSTM, one without biases, of more units than a tile has rows.
 Program sequences(Objective objective) {
     Program p(3, 1, 1, 1152, objective);
@@ -479,13 +552,15 @@ int faults_of_differences() {
 }  // namespace
 
 int main() {
-    int faults = faults_of_sums() + faults_of_differences();
+    int faults = faults_of_sums() + faults_of_differences() + faults_of_passes();
     const Objective classes{Loss::cross_entropy, 0, 1}, smoothed{Loss::cross_entropy, 0.2f, 1};
     const Objective tags{Loss::binary_cross_entropy, 0, 0.25f};
     for (const int batch : {3, 16, 26}) {
         faults += faults_of({"strides", strides(classes), batch, false});
         faults += faults_of({"corners", corners(classes), batch, false});
         faults += faults_of({"residuals", residuals(classes), batch, false});
+        faults += faults_of({"blocks", blocks(classes), batch, false});
+        faults += faults_of({"twice", twice(classes), batch, false});
         faults += faults_of({"sequences", sequences(classes), batch, false});
     }
     for (const int batch : {1, 16, 37}) {

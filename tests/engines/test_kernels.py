@@ -40,7 +40,7 @@ def build(folder: Path, sets: dict[str, list[str]], *options: str, source: Path 
         subprocess.run([*common, *flags, *kernels, "-c", "-o", objects[-1]], check=True)
     define = ["-DPOLYRHYTHM_X86"] if len(sets) > 1 else []
     program = folder / "check"
-    names = ("plan.cpp", "program.cpp", "residuals.cpp", "rounds.cpp", "sequences.cpp")
+    names = ("norm_passes.cpp", "plan.cpp", "program.cpp", "residuals.cpp", "rounds.cpp", "sequences.cpp")
     sources = [*(str(source / name) for name in names), str(CHECK)]
     subprocess.run([*common, *define, *sources, *objects, "-o", str(program)], check=True)
     return program
@@ -83,7 +83,7 @@ MUTANTS = {
     "the end of a sum lost": ("kernels.cpp", "while (top > 1) join();", "while (top > 2) join();"),
     "stepped too early": (
         "rounds.cpp",
-        "if (din) input_gradient(layer, int(i), pass.weights, count);\n",
+        "if (din) input_gradient(layer, int(i), pass.weights, count, several);\n",
         "\n",
     ),
     "gradients of the last batch stay": ("rounds.cpp", "std::fill_n(din, size, 0.0f)", "std::fill_n(din, 0, 0.0f)"),
@@ -124,7 +124,7 @@ MUTANTS = {
         "std::copy_n(beside_, size, there);",
     ),
     "one side of a sum": ("residuals.cpp", "if (!numbers[to]) return;", "if (!numbers[to] || more) return;"),
-    "no mean of slopes": ("norms.h", "(slope - mean_shift) - unit * mean_scale", "slope - unit * mean_scale"),
+    "no mean of slopes": ("norms.h", "(slope - mean_shift[part])", "slope"),
     "a norm of one channel": ("norms.h", "q.channels / q.groups * q.height * q.width", "q.height * q.width"),
     "another's border": ("rounds.cpp", "y * window.down - window.above, x", "y * window.down - in.above, x"),
     "cells forget nothing": (
@@ -167,6 +167,30 @@ MUTANTS = {
     "squares before are forgotten": ("squares.h", "if (more) added_to<R, C>(to, q.channels, piece, sum);", ""),
     "half a weight": ("squares.h", "out[1] = (outer + g[1]) * 0.5f", "out[1] = outer * 0.5f"),
     "what is beside the image is looked at": ("plan.cpp", "x >= out.width ? -1", "x > out.width ? -1"),
+    "a ReLU lets all back": (
+        "norms.h",
+        "where(~((SUM ? load(sum + o) : unit * scaled + shifted) <= V{}), slope)",
+        "slope",
+    ),
+    "what is added learns nothing": ("norms.h", "if (SUM) store(other, slope);", ""),
+    "a sum of one": ("norms.h", "if (SUM) v += load(other + r * q.other_row + at);", ""),
+    "a number between that nobody made": ("norm_passes.cpp", "if (between(tap.place)) return 0;", "continue;"),
+    "a norm that is read twice": (
+        "norm_passes.cpp",
+        "all[last].kind == Kind::sum && !all[last].more",
+        "all[last].kind == Kind::sum",
+    ),
+    "a square's gradient alone": ("squares.h", "MORE ? load(to) + number : number", "number"),
+    "pixels that no window looks at": (
+        "plan.cpp",
+        "whole_inputs = w.height >= w.down && w.width >= w.across",
+        "whole_inputs = true",
+    ),
+    "the border of another": (
+        "plan.cpp",
+        "in.inside(0, y - w.above, x - w.beside)), in_spot_",
+        "in.padded(0, y, x)), in_spot_",
+    ),
     "no halo": ("program.h", "padded(c, y + above, x + beside)", "padded(c, y, x)"),
 }
 

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -122,6 +123,27 @@ def resnet9() -> nn.Module:
     )
 
 
+def resnet18() -> nn.Module:
+    def layer(inputs: int, outputs: int, kernel: int, stride: int) -> list[nn.Module]:
+        convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+        return [convolution, nn.GroupNorm(16, outputs)]
+
+    class Block(nn.Module):
+        def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+            super().__init__()
+            first, second = layer(inputs, outputs, 3, stride), layer(outputs, outputs, 3, 1)
+            self.layers = nn.Sequential(*first, nn.ReLU(), *second)
+            self.shortcut = nn.Sequential(*(layer(inputs, outputs, 1, stride) if inputs != outputs else []))
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return functional.relu(self.layers(inputs) + self.shortcut(inputs))
+
+    widths = (64, 64, 64, 128, 128, 256, 256, 512, 512)
+    blocks = [Block(a, b, 1 if a == b else 2) for a, b in pairwise(widths)]
+    ends = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+    return nn.Sequential(*layer(3, 64, 3, 1), nn.ReLU(), *blocks, *ends)
+
+
 class CharLstm(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -151,6 +173,17 @@ WORKS = {
         samples=100,
         cohort=2,
         batch=50,
+        lr=0.01,
+        deep=True,
+    ),
+    "resnet18-cifar10": Work(
+        name="resnet18",
+        model=resnet18,
+        shape=(3, 32, 32),
+        clients=10,
+        samples=40,
+        cohort=2,
+        batch=20,
         lr=0.01,
         deep=True,
     ),

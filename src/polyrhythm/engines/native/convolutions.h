@@ -37,11 +37,11 @@ INLINE int at(const int* column, const int* some, int piece) {
 template <class F>
 INLINE void tiled(int rows, int pieces, F f) {
     const auto by = [&](auto most, auto wide) {
-        for (int row = 0; row < rows; row += most.value)
-            for (int piece = 0; piece < pieces; piece += wide.value)
-                with_size<most.value>(rows - row, [&](auto tall) {
-                    with_size<wide.value>(pieces - piece, [&](auto across) { f(row, tall, piece, across); });
-                });
+        tiles<most.value, wide.value>(rows, pieces, [&](int row, int piece) {
+            with_size<most.value>(rows - row, [&](auto tall) {
+                with_size<wide.value>(pieces - piece, [&](auto across) { f(row, tall, piece, across); });
+            });
+        });
     };
     if (WIDE > 2 && pieces <= 2)
         by(Size<TALL>{}, Size<2>{});

@@ -37,6 +37,13 @@ INLINE void with_size(int n, F f) {
     f(Size<MOST>{});
 }
 
+// Zeros, each by itself: an array's own would be written to memory.
+template <int R, int C>
+INLINE void clear(V (&sum)[R][C]) {
+    UNROLL for (int r = 0; r < R; ++r)
+        UNROLL for (int c = 0; c < C; ++c) sum[r][c] = V{};
+}
+
 // Register `piece` of a row of columns, counting from the first column of the first block.
 INLINE int at(const int* column, int piece) { return column[piece / PARTS] + piece % PARTS * WIDTH; }
 
@@ -57,29 +64,39 @@ INLINE void tile(
     }
 }
 
+// Calls f(row, piece) for each tile. What is fewer, rows or columns, is gone through for each tile of the other, so that
+// the smaller one of both matrices stays in a cache.
+template <int MOST, int ACROSS, class F>
+INLINE void tiles(int rows, int pieces, F f) {
+    const bool fewer = rows < pieces * WIDTH;
+    const int outer = fewer ? pieces : rows, inner = fewer ? rows : pieces;
+    for (int i = 0; i < outer; i += fewer ? ACROSS : MOST)
+        for (int j = 0; j < inner; j += fewer ? MOST : ACROSS) f(fewer ? j : i, fewer ? i : j);
+}
+
 // out[o, j] = bias[o] + sum over t of weights[o, t] * in[column j, tap t]
 template <int MOST, int ACROSS>
 INLINE void forward_by(
     const Product& p, const float* weights, const float* bias, const float* in, float* out, int pieces) {
-    for (int row = 0; row < p.rows; row += MOST)
-        for (int piece = 0; piece < pieces; piece += ACROSS)
-            with_size<MOST>(p.rows - row, [&](auto rows) {
-                with_size<ACROSS>(pieces - piece, [&](auto across) {
-                    constexpr int R = rows.value, C = across.value;
-                    const float* from[C];
-                    V sum[R][C];
-                    UNROLL for (int c = 0; c < C; ++c) from[c] = in + at(p.column, piece + c);
-                    UNROLL for (int r = 0; r < R; ++r)
-                        UNROLL for (int c = 0; c < C; ++c) sum[r][c] = all(bias ? bias[row + r] : 0.0f);
-                    const int* tap = p.tap;
-                    tile<R, C>(
-                        weights + int64_t(row) * p.taps, p.taps, 1, p.taps, from, [=](int t) { return tap[t]; }, sum);
-                    UNROLL for (int c = 0; c < C; ++c) {
-                        float* to = out + at(p.place, piece + c) + int64_t(row) * p.plane;
-                        UNROLL for (int r = 0; r < R; ++r) store(to + r * int64_t(p.plane), sum[r][c]);
-                    }
-                });
+    tiles<MOST, ACROSS>(p.rows, pieces, [&](int row, int piece) {
+        with_size<MOST>(p.rows - row, [&](auto rows) {
+            with_size<ACROSS>(pieces - piece, [&](auto across) {
+                constexpr int R = rows.value, C = across.value;
+                const float* from[C];
+                V sum[R][C];
+                UNROLL for (int c = 0; c < C; ++c) from[c] = in + at(p.column, piece + c);
+                UNROLL for (int r = 0; r < R; ++r)
+                    UNROLL for (int c = 0; c < C; ++c) sum[r][c] = all(bias ? bias[row + r] : 0.0f);
+                const int* tap = p.tap;
+                const float* left = weights + int64_t(row) * p.taps;
+                tile<R, C>(left, p.taps, 1, p.taps, from, [=](int t) { return tap[t]; }, sum);
+                UNROLL for (int c = 0; c < C; ++c) {
+                    float* to = out + at(p.place, piece + c) + int64_t(row) * p.plane;
+                    UNROLL for (int r = 0; r < R; ++r) store(to + r * int64_t(p.plane), sum[r][c]);
+                }
             });
+        });
+    });
 }
 
 void forward(const Product& p, const float* weights, const float* bias, const float* in, float* out, int blocks) {

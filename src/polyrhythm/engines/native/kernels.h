@@ -59,6 +59,7 @@ struct Squares {
     const int *look_back, *place_back;  // the same from the outputs to the inputs; −1 beside the image
     const int* begin;                   // [channels] where each channel begins among such squares
     float *v, *m, *samples;             // room for squares of inputs and of outputs, and for samples side by side
+    bool more = false;                  // whether the inputs' gradient is added to what is there
 };
 
 // Numbers of samples in blocks, and the same without idle lanes: `spot` is where those of a pixel begin, one sample
@@ -109,6 +110,12 @@ struct Norm {
     int in, in_row, in_plane, in_block;
     int out, out_row, out_plane, out_block;
     float epsilon;
+    // What is computed with it: a ReLU, or a sum with another map, which begins at `other` of a block, and a ReLU.
+    bool relu = false;
+    const float* added = nullptr;  // that map
+    const float* sum = nullptr;    // on the way back, what had come out
+    float* dadded = nullptr;       // and the gradient of what was added
+    int other = 0, other_row = 0, other_plane = 0, other_block = 0;
 };
 
 // Sequences lie in rows: all samples' first pixels one after the other, then all second ones, and so on. A row holds the
@@ -175,8 +182,8 @@ struct Kernels {
     void (*norm)(
         const Norm&, const float* scale, const float* shift, const float* in, float* out, float* moments);
     void (*norm_gradient)(
-        const Norm&, const float* scale, const float* in, const float* moments, const float* dout, float* din,
-        float* dscale, float* dshift);
+        const Norm&, const float* scale, const float* shift, const float* in, const float* moments, const float* dout,
+        float* din, float* dscale, float* dshift);
     void (*add)(const float* values, float* to, int64_t size);
     void (*panels)(
         const float* from, const Row& across, int64_t column, const Row& down, int64_t row, float* to);

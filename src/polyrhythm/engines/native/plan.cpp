@@ -62,8 +62,7 @@ Plan::Plan(const Map& in, const Map& out, const Window& window, const Product& b
         cut(in, out, window, count);
         return;
     }
-    const bool plainly = in.above == window.above && in.beside == window.beside;  // no other reader wants a wider border
-    packed = plainly && double(dense) <= WORTHWHILE * double(plain);
+    packed = double(dense) <= WORTHWHILE * double(plain);
     sparse = packed ? dense_sparse : plain_sparse;
     product.columns *= used;
     if (packed) pack(in, out, window, count);
@@ -71,20 +70,23 @@ Plan::Plan(const Map& in, const Map& out, const Window& window, const Product& b
 }
 
 // Packed inputs: of each channel and row, and of each remainder of a column by the stride, the columns one after the
-// other, so that neighbours in a row of outputs look at neighbours. Packed outputs: each row begins on a new sixteen.
+// other, so that neighbours in a row of outputs look at neighbours. Around them is the border that this window wants; what
+// no window looks at is left out. Packed outputs: each row begins on a new sixteen.
 void Plan::pack(const Map& in, const Map& out, const Window& w, int count) {
-    const int each = (in.columns() + w.across - 1) / w.across, line = each * w.across * count;
+    const int rows = in.height + 2 * w.above, columns = in.width + 2 * w.beside;
+    const int each = (columns + w.across - 1) / w.across, line = each * w.across * count;
     const auto spot = [&](int y, int x) { return y * line + (x % w.across * each + x / w.across) * count; };
-    for (int y = 0; y < in.rows(); ++y)
-        for (int rest = 0; rest < w.across; ++rest)
-            for (int x = rest; x < in.columns(); x += w.across)
-                in_lane_.push_back(in.padded(0, y, x)), in_spot_.push_back(spot(y, x));
+    for (int y = 0; y < rows; ++y)
+        for (int rest = 0; rest < std::min(w.across, w.width) && y % w.down < w.height; ++rest)
+            for (int x = rest; x < columns; x += w.across)
+                in_lane_.push_back(in.inside(0, y - w.above, x - w.beside)), in_spot_.push_back(spot(y, x));
     const int row = whole(out.width * count), plane = out.height * row;
     for (int y = 0; y < out.height; ++y)
         for (int x = 0; x < out.width; ++x)
             out_lane_.push_back(out.inside(0, y, x)), out_spot_.push_back(y * row + x * count);
 
-    const int channel = in.rows() * line;
+    const int channel = rows * line;
+    whole_inputs = w.height >= w.down && w.width >= w.across;
     for (int c = 0; c < in.channels; ++c)
         for (int y = 0; y < w.height; ++y)
             for (int x = 0; x < w.width; ++x) tap_.push_back(c * channel + spot(y, x));
@@ -123,7 +125,9 @@ void Plan::cut(const Map& in, const Map& out, const Window& w, int count) {
                         y < 0 || x < 0 || y >= out.height || x >= out.width ? -1 : out.inside(0, y, x));
             corner(square_home_, in, top, left);
         }
-    const int together = std::max(1, SQUARES * LANES / count), line = whole(together * count) + LANES;
+    const int together = std::max(1, SQUARES * LANES / count);
+    // An odd number of lines of a cache, or channels would lie in the same few of its places.
+    const int line = ((whole(together * count) / LANES + 1) | 1) * LANES;
     for (int c = 0; c < in.channels; ++c) square_begin_.push_back(c * line);
     squares = {in.channels, out.channels, count, (count + LANES - 1) / LANES,
                int(square_place_.size()) / 4, int(square_home_.size()) / 4, together, line, in.plane(), out.plane(),

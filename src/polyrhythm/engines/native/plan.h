@@ -29,6 +29,7 @@ struct Plan {
     Product product = {};   // over one block of packed numbers, or over the blocks that it was given
     Sparse taps = {};       // if `sparse`: which taps are looked at
     Pack inputs = {}, outputs = {};
+    bool whole_inputs = false;  // if `packed`: whether there is no input that no window looks at
     Squares squares = {};   // if `square`, without room
     int64_t in_floats = 0, out_floats = 0;  // of the packed numbers, with room for a register beyond them
     float *in = nullptr, *dout = nullptr;   // those that stay from one pass to the next; gaps in `dout` are zeros

@@ -350,14 +350,18 @@ Squares Rounds::squares_of(const Plan& plan) const {
 }
 
 // The gradient of its inputs, from that of its outputs, which is kept packed for that of its weights.
-void Rounds::input_gradient(const Layer& layer, int index, const float* weights, int count) {
+void Rounds::input_gradient(const Layer& layer, int index, const float* weights, int count, bool more) {
     if (program_.maps[layer.in].sequence) return back_along_sequence(layer, tables_[index], weights, count);
     const float* dout = gradients_[layer.out];
     float* din = gradients_[layer.in];
     weights += layer.weights;
     Plan* plan = plans_[0].second[index].get();
     if (!plan) return k_.input_gradient(tables_[index].product, weights, dout, din, blocks_of(count));
-    if (plan->square) return k_.squares_input_gradient(squares_of(*plan), tables_[index].u, dout, din);
+    if (plan->square) {
+        Squares squares = squares_of(*plan);
+        squares.more = more;
+        return k_.squares_input_gradient(squares, tables_[index].u, dout, din);
+    }
     if (plan->packed) {
         dout = plan->dout, din = packed_in_;
         std::fill_n(din, plan->in_floats, 0.0f);
@@ -417,10 +421,12 @@ void Rounds::forward(const Pass& pass, int count, const std::vector<Tap>& taps, 
                 add_map(layer.in, values_, layer.out, false, blocks);
                 add_map(layer.other, values_, layer.out, true, blocks);
                 break;
-            case Kind::norm:
-                k_.norm(norm_of(layer, blocks), at(pass.weights, layer.weights), at(pass.weights, layer.bias), in, out,
-                        t.moments);
+            case Kind::norm: {
+                const size_t with = with_norm(i, layers, taps, kept);
+                norm(i, with, pass.weights, blocks);
+                i += with;
                 break;
+            }
         }
     }
 }
@@ -464,23 +470,27 @@ void Rounds::backward(
     };
     add_more(tables_.size());
     for (size_t i = tables_.size(); i-- > lowest;) {
+        const size_t with = with_norm_before(i, more, contrast ? contrast->place : -1);
+        i -= with;
         const Layer& layer = program_.layers[i];
         const Tables& t = tables_[i];
         const int64_t size = int64_t(program_.maps[layer.in].floats()) * blocks;
         // Where a later layer reads the same map, its gradient is there already, and this one's is added to it.
-        const bool adds = layer.more && i > lowest && gradients_[layer.in] && layer.kind != Kind::sum;
+        Plan* plan = plans_[0].second[i].get();
+        const bool several = layer.more && i > lowest && gradients_[layer.in] && layer.kind != Kind::sum;
+        const bool adds = several && !(plan && plan->square);  // which add by themselves
         float* there = gradients_[layer.in];
         if (adds) gradients_[layer.in] = beside_;
         const float *in = values_[layer.in], *dout = gradients_[layer.out];
         float* din = i > lowest || layer.in_place() ? gradients_[layer.in] : nullptr;
         const bool rows = program_.maps[layer.in].sequence && layer.kind != Kind::last;
-        const bool sets = layer.in_place() || rows || layer.kind == Kind::sum;  // all of it
+        const bool sets = layer.in_place() || rows || layer.kind == Kind::sum || layer.kind == Kind::norm ||
+                          (plan && (plan->square || plan->whole_inputs));  // all inside borders
         if (!sets && din) std::fill_n(din, size, 0.0f);
         switch (layer.kind) {
             case Kind::product:
-                if (Plan* plan = plans_[0].second[i].get(); plan && plan->packed)
-                    k_.pack(plan->outputs, dout, plan->dout);
-                if (din) input_gradient(layer, int(i), pass.weights, count);
+                if (plan && plan->packed) k_.pack(plan->outputs, dout, plan->dout);
+                if (din) input_gradient(layer, int(i), pass.weights, count, several);
                 if (!learns(i)) break;
                 if (program_.maps[layer.in].sequence)
                     sequence_gradient(layer, int(i), count, use);
@@ -514,8 +524,7 @@ void Rounds::backward(
                 add_map(layer.out, gradients_, layer.other, layer.other_more, blocks);
                 break;
             case Kind::norm:
-                k_.norm_gradient(norm_of(layer, blocks), at(pass.weights, layer.weights), in, t.moments, dout, din,
-                                 t.scales, t.scales + int64_t(program_.maps[layer.in].channels) * LANES * blocks);
+                norm_gradient(i, with, pass.weights, din, blocks);
                 if (learns(i)) norm_weights(layer, int(i), blocks, use);
                 break;
         }

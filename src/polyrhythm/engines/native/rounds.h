@@ -113,7 +113,7 @@ private:
     void loss(const Samples& samples, int count, float share, float smoothing, Done& done);
     void backward(const Pass& pass, int count, const std::vector<Tap>& more, const Contrast* contrast, Use& use);
     void product(const Layer& layer, int index, const float* weights, int count);
-    void input_gradient(const Layer& layer, int index, const float* weights, int count);
+    void input_gradient(const Layer& layer, int index, const float* weights, int count, bool more);
     void weight_gradient(const Layer& layer, int index, float* gradient);
     void product_gradient(const Layer& layer, int index, int count, Use& use);
     void single_squares(const Layer& layer, int index, int blocks, Use& use);
@@ -130,6 +130,10 @@ private:
     void take_rows(int map, int count, float* rows) const;
     void give_rows(int map, int count, const float* rows) const;
     Norm norm_of(const Layer& layer, int blocks) const;
+    size_t with_norm(size_t norm, size_t layers, const std::vector<Tap>& taps, int place) const;
+    size_t with_norm_before(size_t index, const std::vector<Tap>& taps, int place) const;
+    void norm(size_t index, size_t with, const float* weights, int blocks);
+    void norm_gradient(size_t index, size_t with, const float* weights, float* din, int blocks);
     void norm_weights(const Layer& layer, int index, int blocks, Use& use);
     void add_map(int from, const std::vector<float*>& numbers, int to, bool more, int blocks);
     void last(const Layer& layer, int count);

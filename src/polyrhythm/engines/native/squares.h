@@ -70,17 +70,17 @@ INLINE void turned(Get get, Put put) {
 }
 
 // Calls f(lanes, numbers, use) for each register of some squares of a channel: where it lies in the blocks and among those
-// side by side, and which of its lanes are not idle. Whole registers are written, in an order in which what was written
-// beyond a square is overwritten by the next.
+// side by side, and which of its lanes are not idle; those that are idle as a whole are left out. Whole registers are
+// written, in an order in which what was written beyond a square is overwritten by the next.
 template <class F>
 INLINE void registers(const Squares& q, int block, int squares, F f) {
-    const int last = q.count - (q.blocks - 1) * LANES;
+    const int last = q.count - (q.blocks - 1) * LANES, parts = (last + WIDTH - 1) / WIDTH;
     I used[PARTS];
     for (int part = 0; part < PARTS; ++part)
         for (int i = 0; i < WIDTH; ++i) used[part][i] = part * WIDTH + i < last ? -1 : 0;
     for (int s = 0; s < squares; ++s)
         for (int n = 0; n < q.blocks; ++n)
-            for (int part = 0; part < PARTS; ++part)
+            for (int part = 0; part < (n + 1 < q.blocks ? PARTS : parts); ++part)
                 f(s, int64_t(n) * block + part * WIDTH, int64_t(s) * q.count + n * LANES + part * WIDTH,
                   n + 1 < q.blocks ? ~I{} : used[part]);
 }
@@ -111,7 +111,8 @@ INLINE void squares_by(const Squares& q, const float* left, int64_t down, int64_
     tiled(rows, filled(q, squares), [&](int row, auto tall, int piece, auto across) {
         constexpr int R = tall.value, C = across.value;
         const float* from[C];
-        V sum[R][C] = {};
+        V sum[R][C];
+        clear(sum);
         UNROLL for (int c = 0; c < C; ++c) from[c] = v + (piece + c) * WIDTH;
         tile<R, C>(left + row * down, down, step, depth, from, [=](int k) { return k * line; }, sum);
         UNROLL for (int r = 0; r < R; ++r)
@@ -120,18 +121,24 @@ INLINE void squares_by(const Squares& q, const float* left, int64_t down, int64_
 }
 
 // What becomes of m [16, rows, squares]: outputs, at place [squares, 4].
+template <bool MORE = false>
 INLINE void squares_to(const Squares& q, const float* m, int rows, int plane, int block, const int* place, int squares,
                        const float* bias, float* out) {
     const int64_t apart = apart_of(int64_t(rows) * q.line);
-    for (int row = 0; row < rows; ++row, out += plane, m += q.line)
+    for (int row = 0; row < rows; ++row, out += plane, m += q.line) {
         registers(q, block, squares, [&](int s, int64_t lanes, int64_t numbers, I use) {
             turned<Outputs>(
                 [&](int y, int x) { return load(m + (y * SIDE + x) * apart + numbers); },
                 [&](int y, int x, V number) {
                     number = where(use, bias ? number + all(bias[row]) : number);
-                    store(out + place[s * 4 + y * 2 + x] + lanes, number);
+                    float* to = out + place[s * 4 + y * 2 + x] + lanes;
+                    store(to, MORE ? load(to) + number : number);
                 });
         });
+        // Registers that are idle as a whole hold zeros, as do all gradients there.
+        for (int lane = (q.count - 1) / WIDTH % PARTS * WIDTH + WIDTH; lane < LANES && !MORE; lane += WIDTH)
+            for (int i = 0; i < 4 * squares; ++i) store(out + place[i] + (q.blocks - 1) * int64_t(block) + lane, V{});
+    }
 }
 
 // u of some weights [rows, channels, 3, 3], sixteen channels at a time.
@@ -182,7 +189,8 @@ void squares_input_gradient(const Squares& q, const float* u, const float* dout,
         for (int k = 0; k < PLACES; ++k)
             squares_by(q, u + (other[k / SIDE] * SIDE + other[k % SIDE]) * apart, 1, q.channels, q.channels, q.rows,
                        q.m + k * out_apart, squares, q.v + k * in_apart);
-        squares_to(q, q.v, q.channels, q.in_plane, q.in_block, q.place_back + first * 4, squares, nullptr, din);
+        const auto to = q.more ? squares_to<true> : squares_to<false>;
+        to(q, q.v, q.channels, q.in_plane, q.in_block, q.place_back + first * 4, squares, nullptr, din);
     });
 }
 
@@ -197,7 +205,8 @@ void squares_sums(const Squares& q, const float* v, const float* m, int squares,
                 with_size<WIDE>(pieces - piece, [&](auto across) {
                     constexpr int R = rows.value, C = across.value;
                     const float* from[C];
-                    V sum[R][C] = {};
+                    V sum[R][C];
+                    clear(sum);
                     UNROLL for (int c = 0; c < C; ++c) from[c] = q.samples + (piece + c) * WIDTH;
                     tile<R, C>(m + int64_t(row) * q.line, q.line, 1, depth, from,
                                [=](int j) { return int64_t(j) * pitch; }, sum);
