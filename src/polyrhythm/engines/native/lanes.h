@@ -38,7 +38,8 @@ inline V load(const float* from) {
 
 inline void store(float* to, V v) { std::memcpy(to, &v, sizeof v); }
 
-inline V all(float x) { return V{} + x; }
+// Less zero, which changes no bit, so that a compiler leaves it out; an addition would turn -0 into 0.
+inline V all(float x) { return x - V{}; }
 
 // a * b + c, rounded once.
 inline V fused(V a, V b, V c) {

@@ -140,6 +140,9 @@ void Rounds::make_room(int batch) {
             t.product.rows = in.channels, t.product.taps = 1;
             t.moments = aligned(t.room_moments, size_t(2) * layer.groups * LANES * blocks);
             t.scales = aligned(t.room_scales, size_t(2) * in.channels * LANES * blocks);
+        } else if (layer.kind == Kind::batch_norm) {
+            t.product.rows = in.channels, t.product.taps = 1;
+            t.moments = aligned(t.room_moments, size_t(2) * in.channels);
         } else if (layer.kind == Kind::embedding) {
             t.product.rows = layer.tokens, t.product.taps = out.channels;
         }
@@ -215,7 +218,7 @@ Done Rounds::run(const Job& job) {
         const int count = int(job.ends[s] - begin);
         Samples samples = job.samples;
         samples.order += begin;
-        const Pass pass{job.weights, job.first + s, job.seed, false};
+        const Pass pass{job.weights, job.first + s, job.seed, false, job.statistics};
         const Update update = update_of(job, s);
         Use use{whole ? nullptr : &update, job.gradient_squares && !whole};
 
@@ -226,7 +229,7 @@ Done Rounds::run(const Job& job) {
             watched.push_back({job.watch->place, job.watch->rows + begin * features});
         }
         if (job.still) {
-            forward({job.weights, 0, 0, true}, count, watched, watched[0].place);
+            forward({job.weights, 0, 0, true, job.statistics}, count, watched, watched[0].place);
             watched.clear();
         }
         forward(pass, count, watched, tables_.size(), job.contrast ? job.contrast->place : -1);
@@ -254,7 +257,7 @@ Done Rounds::run(const Job& job) {
     return done;
 }
 
-void Rounds::look(const float* weights, const Samples& samples, int64_t count, Tap tap) {
+void Rounds::look(const float* weights, const Samples& samples, int64_t count, Tap tap, float* statistics) {
     const Alone alone(busy_);
     const int at_once = this->at_once();
     make_room(int(std::min<int64_t>(count, at_once)));
@@ -262,16 +265,16 @@ void Rounds::look(const float* weights, const Samples& samples, int64_t count, T
     for (int64_t first = 0; first < count; first += at_once) {
         const int here = int(std::min<int64_t>(at_once, count - first));
         read({samples.inputs, nullptr, nullptr, samples.order + first}, here);
-        forward({weights, 0, 0, true}, here, {{tap.place, tap.rows + first * features}}, tap.place);
+        forward({weights, 0, 0, true, statistics}, here, {{tap.place, tap.rows + first * features}}, tap.place);
     }
 }
 
-double Rounds::trace(const float* weights, const Samples& samples, int64_t count) {
+double Rounds::trace(const float* weights, const Samples& samples, int64_t count, float* statistics) {
     const Alone alone(busy_);
     const int at_once = this->at_once();
     make_room(int(std::min<int64_t>(count, at_once)));
     Use use{nullptr, false, true};
-    const Pass pass{weights, 0, 0, true};
+    const Pass pass{weights, 0, 0, true, statistics};
     for (int64_t first = 0; first < count; first += at_once) {
         const int here = int(std::min<int64_t>(at_once, count - first));
         Samples some = samples;
@@ -286,10 +289,10 @@ double Rounds::trace(const float* weights, const Samples& samples, int64_t count
 }
 
 Done Rounds::ahead(const float* weights, const Samples& samples, int count, int64_t step, uint64_t seed,
-                   const std::vector<Tap>& taps) {
+                   const std::vector<Tap>& taps, float* statistics) {
     const Alone alone(busy_);
     make_room(count);
-    pass_ = {weights, step, seed, false};
+    pass_ = {weights, step, seed, false, statistics};
     count_ = count;
     Done done;
     read(samples, count);
@@ -425,6 +428,7 @@ void Rounds::forward(const Pass& pass, int count, const std::vector<Tap>& taps, 
                 k_.norm(norm_of(layer, blocks), at(pass.weights, layer.weights), at(pass.weights, layer.bias), in, out,
                         t.moments);
                 break;
+            case Kind::batch_norm: batch_norm(layer, int(i), pass, count); break;
         }
     }
 }
@@ -519,6 +523,7 @@ void Rounds::backward(
                                  t.scales, t.scales + int64_t(program_.maps[layer.in].channels) * LANES * blocks);
                 if (learns(i)) norm_weights(layer, int(i), blocks, use);
                 break;
+            case Kind::batch_norm: batch_norm_gradient(layer, int(i), pass, count, din, use); break;
         }
         if (adds) {
             k_.add(beside_, there, size);
