@@ -1,4 +1,4 @@
-"""Norms over whole batches on the native engine: what is read, and that runs and their statistics are those of torch."""
+"""Norms over whole batches on the native engine: what is read, and that runs with their statistics are torch's."""
 
 from __future__ import annotations
 

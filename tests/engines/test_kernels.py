@@ -139,7 +139,11 @@ MUTANTS = {
     "moments of a sample": ("batch_norms.h", "double((q.blocks - 1) * LANES + q.last)", "double(LANES)"),
     "no way back through the mean": ("batch_norms.cpp", "live ? -slope * of_shift / numbers : 0", "0"),
     "no way back through the variance": ("batch_norms.cpp", "live ? -slope * by * of_scale / numbers : 0", "0"),
-    "frozen norms by the batch": ("batch_norms.cpp", "layer.live && !pass.still;\n    const double", "!pass.still;\n    const double"),
+    "frozen norms by the batch": (
+        "batch_norms.cpp",
+        "layer.live && !pass.still;\n    const double",
+        "!pass.still;\n    const double",
+    ),
     "biased running variances": ("batch_norms.cpp", "moments[1] * numbers / (numbers - 1)", "moments[1]"),
     "running means that stay": ("batch_norms.cpp", "moves * moments[0] + (1 - moves) * mean[c]", "mean[c]"),
     "one block's squares of norms": ("batch_norms.cpp", "in + int64_t(n) * channel.in_block", "in"),

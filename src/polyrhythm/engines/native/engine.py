@@ -265,10 +265,8 @@ class NativeEngine(LocalSteps):
         self._ahead(inputs, targets, [(place.layers, found.numpy())])
         return found
 
-    def _ahead(
-        self, inputs: Tensor, targets: Tensor, places: list[tuple[int, np.ndarray]]
-    ) -> tuple[float, float]:
-        """The first half of a batch, which moves the statistics: fills in places; gives the losses and their squares."""
+    def _ahead(self, inputs: Tensor, targets: Tensor, places: list[tuple[int, np.ndarray]]) -> tuple[float, float]:
+        """The first half of a batch, which moves the statistics: fills in places; gives losses and their squares."""
         found = self._training.ahead(
             weights=self.weights.numpy(),
             inputs=rows(inputs),
