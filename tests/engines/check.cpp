@@ -492,7 +492,18 @@ int faults_of_batch_norms(int batch) {
         for (int b = 0; b < batch; ++b) found.push_back(losses(t, data, y[b], b).second);
         return found;
     };
-    Numbers once = begun, slope(p.size), unused;
+    // What lies between the first norm and its ReLU, and a term of it, by some factors.
+    constexpr int between = 2;
+    const int width = width_at(p, between);
+    std::vector<float> z(batch * width), more(batch * width);
+    for (float& m : more) m = 0.05f * normal(random);
+    const auto term = [&](const Numbers& w, Numbers& running) {
+        const std::vector<Numbers> found = outputs_of_batch(p, w, samples, running, true, between);
+        double sum = 0;
+        for (int i = 0; i < batch * width; ++i) sum += more[i] * found[i / width][i % width];
+        return sum;
+    };
+    Numbers once = begun, slope(p.size), tilted(p.size), unused;
     double loss = 0, single = 0;
     for (double one : lost(at, true, once)) loss += one / batch;
     Numbers twice = once;
@@ -506,6 +517,7 @@ int faults_of_batch_norms(int batch) {
             return above;
         };
         for (double own : apart(true)) slope[i] += own / batch;
+        tilted[i] = slope[i] + (term(up, unused = begun) - term(down, unused = begun)) / 2e-6;
         for (double own : apart(false)) single += own * own;
     }
 
@@ -532,6 +544,12 @@ int faults_of_batch_norms(int batch) {
         halves.ahead(first.data(), samples_of(data), batch, 0, 0, {}, running.data());
         halves.back(first.data(), {}, gradient.data());
         compare(gradient, slope, 1, 3e-5), compare(running, once, 1, 1e-5);
+        running = statistics;
+        halves.ahead(first.data(), samples_of(data), batch, 0, 0, {{between, z.data()}}, running.data());
+        halves.back(first.data(), {{between, more.data()}}, gradient.data());
+        compare(gradient, tilted, 1, 1e-4);
+        const auto wanted = outputs_of_batch(p, at, samples, unused = begun, true, between);
+        for (int b = 0; b < batch; ++b) compare({&z[b * width], &z[b * width] + width}, wanted[b], 1, 1e-4);
 
         running = statistics;
         const double trace = Rounds(p, kernels).trace(first.data(), samples_of(data), batch, running.data());

@@ -19,12 +19,23 @@ Channel Rounds::channel_of(const Layer& layer, int count) const {
     const Map &in = program_.maps[layer.in], &out = program_.maps[layer.out];
     const int blocks = (count + LANES - 1) / LANES;
     return {in.height, in.width, blocks, count - (blocks - 1) * LANES, in.columns() * LANES, out.columns() * LANES,
-            in.floats(), out.floats()};
+            in.floats(), out.floats(), 0, 0, 0, 0, false};
 }
 
-void Rounds::batch_norm(const Layer& layer, int index, const Pass& pass, int count) {
+// Whether a ReLU follows a batch norm, and nobody wants to know what lies between the two: they are computed at once.
+bool Rounds::relu_follows(size_t norm, size_t layers, const std::vector<Tap>& taps, int place) const {
+    const auto& all = program_.layers;
+    if (all[norm].kind != Kind::batch_norm || norm + 1 >= layers || all[norm + 1].kind != Kind::relu ||
+        all[norm + 1].in != all[norm].out)
+        return false;
+    for (const Tap& tap : taps)
+        if (tap.place == int(norm) + 1) return false;
+    return place != int(norm) + 1;
+}
+
+void Rounds::batch_norm(const Layer& layer, int index, const Pass& pass, int count, bool relu) {
     const Map &in = program_.maps[layer.in], &out = program_.maps[layer.out];
-    const Channel channel = channel_of(layer, count);
+    Channel channel = channel_of(layer, count);
     const bool live = layer.live && !pass.still;
     const double numbers = double(count) * in.height * in.width;
     if (live && numbers < 2) throw std::invalid_argument("Expected more than 1 value per channel when training");
@@ -39,41 +50,42 @@ void Rounds::batch_norm(const Layer& layer, int index, const Pass& pass, int cou
             variance[c] = float(moves * moments[1] * numbers / (numbers - 1) + (1 - moves) * variance[c]);
         }
         const double by = 1 / std::sqrt(moments[1] + double(layer.epsilon));
-        const float scale = layer.weights < 0 ? 1.0f : pass.weights[layer.weights + c];
-        const float shift = layer.bias < 0 ? 0.0f : pass.weights[layer.bias + c];
-        float* kept = tables_[index].moments + 2 * c;
-        kept[0] = float(moments[0]), kept[1] = float(by);
-        k_.batch_norm(channel, kept[0], float(by * scale), shift, from, values_[layer.out] + out.inside(c, 0, 0));
+        channel.mean = float(moments[0]), channel.by = float(by), channel.relu = relu;
+        channel.factor = layer.weights < 0 ? channel.by : float(by * pass.weights[layer.weights + c]);
+        channel.shift = layer.bias < 0 ? 0.0f : pass.weights[layer.bias + c];
+        tables_[index].channels[c] = channel;
+        k_.batch_norm(channel, from, values_[layer.out] + out.inside(c, 0, 0));
     }
 }
 
 // With u what is normed and y = scale u + shift, over n numbers of a channel:
 //     din = scale / root (dout - sum of dout / n - u sum of (dout u) / n)
 // Where the running statistics normed, these do not depend on the inputs, and the first of the three is all.
-void Rounds::batch_norm_gradient(const Layer& layer, int index, const Pass& pass, int count, float* din, Use& use) {
+void Rounds::batch_norm_gradient(const Layer& layer, int index, const Pass& pass, int count, bool relu, float* din,
+                                 Use& use) {
     const Map &in = program_.maps[layer.in], &out = program_.maps[layer.out];
-    const Channel channel = channel_of(layer, count);
     const bool live = layer.live && !pass.still;
     const bool scales = layer.weights >= 0 && !still_weights_[index], shifts = layer.bias >= 0 && !still_bias_[index];
     const double numbers = double(count) * in.height * in.width;
     alignas(64) float lanes[2 * LANES];
     for (int c = 0; c < in.channels; ++c) {
         const float *from = values_[layer.in] + in.inside(c, 0, 0), *dout = gradients_[layer.out] + out.inside(c, 0, 0);
-        const float *kept = tables_[index].moments + 2 * c, mean = kept[0], by = kept[1];
+        Channel channel = tables_[index].channels[c];
+        channel.relu = relu;
         double of_scale = 0, of_shift = 0;
         if (use.single) {
-            squares_of_norm(channel, mean, by, from, dout, scales, shifts, use);
+            squares_of_norm(channel, from, dout, scales, shifts, use);
         } else if (live || scales || shifts) {
-            k_.batch_norm_sums(channel, mean, by, from, dout, lanes);
+            k_.batch_norm_sums(channel, from, dout, lanes);
             of_scale = sum_of(lanes), of_shift = sum_of(lanes + LANES);
             if (scales) gradient_[layer.weights + c] = float(of_scale);
             if (shifts) gradient_[layer.bias + c] = float(of_shift);
         }
         if (!din) continue;
-        const double slope = double(by) * (layer.weights < 0 ? 1.0f : pass.weights[layer.weights + c]);
-        const double apart = live ? -slope * by * of_scale / numbers : 0, plus = live ? -slope * of_shift / numbers : 0;
-        k_.batch_norm_gradient(channel, mean, float(slope), float(apart), float(plus), from, dout,
-                               din + in.inside(c, 0, 0));
+        const double factor = channel.factor;
+        const double apart = live ? -factor * channel.by * of_scale / numbers : 0;
+        const double plus = live ? -factor * of_shift / numbers : 0;
+        k_.batch_norm_gradient(channel, float(apart), float(plus), from, dout, din + in.inside(c, 0, 0));
     }
     if (use.single) return;
     if (scales) use_it(use, gradient_ + layer.weights, layer.weights, in.channels);
@@ -81,14 +93,13 @@ void Rounds::batch_norm_gradient(const Layer& layer, int index, const Pass& pass
 }
 
 // The squares of what each sample gives of a channel's scale and shift.
-void Rounds::squares_of_norm(const Channel& channel, float mean, float by, const float* in, const float* dout,
-                             bool scales, bool shifts, Use& use) {
+void Rounds::squares_of_norm(const Channel& channel, const float* in, const float* dout, bool scales, bool shifts,
+                             Use& use) {
     alignas(64) float lanes[2 * LANES];
     for (int n = 0; n < channel.blocks; ++n) {
         Channel one = channel;
         one.blocks = 1, one.last = n + 1 < channel.blocks ? LANES : channel.last;
-        k_.batch_norm_sums(one, mean, by, in + int64_t(n) * channel.in_block, dout + int64_t(n) * channel.out_block,
-                           lanes);
+        k_.batch_norm_sums(one, in + int64_t(n) * channel.in_block, dout + int64_t(n) * channel.out_block, lanes);
         if (scales) use.sum += k_.square(lanes, LANES);
         if (shifts) use.sum += k_.square(lanes + LANES, LANES);
     }

@@ -1,7 +1,7 @@
 // Norms of each channel over all samples of a batch. Part of kernels.cpp, which includes it.
 //
-// A sum is of every fourth pixel of a row in each lane, then of these four, row by row and block by block; the lanes are
-// then folded in halves, in double precision. Idle lanes are in no sum, and what is written to them is zero.
+// A sum is of every fourth pixel of a row in each lane, then of these four, row by row and block by block; the lanes
+// are then folded in halves, in double precision. Idle lanes are in no sum, and what is written to them is zero.
 
 // Which lanes of a register are not idle, in block n.
 INLINE I used_of(const Channel& q, int n, int part) {
@@ -11,7 +11,7 @@ INLINE I used_of(const Channel& q, int n, int part) {
     return used;
 }
 
-// Adds up N numbers of each pixel of a channel, in each lane: f(in, out, used, sums) adds those of a register of pixels.
+// Adds up N numbers of each pixel of a channel, in each lane: f(in, out, used, sums) adds those of a register.
 template <int N, class F>
 INLINE void channel_sums(const Channel& q, float* lanes, F f) {
     for (int part = 0; part < LANES; part += WIDTH) {
@@ -71,26 +71,48 @@ void batch_moments(const Channel& q, const float* in, double* moments) {
     moments[1] = wide_sum(lanes) / count;
 }
 
-// out = factor (in - mean) + shift
-void batch_norm(const Channel& q, float mean, float factor, float shift, const float* in, float* out) {
+INLINE V normed(const Channel& q, V in) { return fused(in - all(q.mean), all(q.factor), all(q.shift)); }
+
+// The gradient of what a channel's norm gives, from that of what a ReLU leaves of it.
+template <bool RELU>
+INLINE V slope_of(const Channel& q, V in, V dout) {
+    return RELU ? where(~(normed(q, in) <= V{}), dout) : dout;
+}
+
+void batch_norm(const Channel& q, const float* in, float* out) {
+    const I keep = q.relu ? I{} : ~I{};
     channel_pixels(q, out, q.out_row, q.out_block, [=](int64_t i, int64_t) {
-        return fused(load(in + i) - all(mean), all(factor), all(shift));
+        const V number = normed(q, load(in + i));
+        return where(keep | ~(number <= V{}), number);
     });
 }
 
-// lanes [2, 16]: the sums of dout (in - mean) by, and of dout.
-void batch_norm_sums(const Channel& q, float mean, float by, const float* in, const float* dout, float* lanes) {
+template <bool RELU>
+INLINE void batch_norm_sums_by(const Channel& q, const float* in, const float* dout, float* lanes) {
     channel_sums<2>(q, lanes, [=](int64_t i, int64_t o, I used, V (&sum)[2]) {
-        const V slope = where(used, load(dout + o));
-        sum[0] = fused(slope, (load(in + i) - all(mean)) * all(by), sum[0]);
+        const V number = load(in + i), slope = where(used, slope_of<RELU>(q, number, load(dout + o)));
+        sum[0] = fused(slope, (number - all(q.mean)) * all(q.by), sum[0]);
         sum[1] += slope;
     });
 }
 
-// din = slope dout + apart (in - mean) + plus
-void batch_norm_gradient(const Channel& q, float mean, float slope, float apart, float plus, const float* in,
-                         const float* dout, float* din) {
+// lanes [2, 16]: the sums of slope u, and of slope.
+void batch_norm_sums(const Channel& q, const float* in, const float* dout, float* lanes) {
+    if (q.relu) return batch_norm_sums_by<true>(q, in, dout, lanes);
+    batch_norm_sums_by<false>(q, in, dout, lanes);
+}
+
+template <bool RELU>
+INLINE void batch_norm_gradient_by(const Channel& q, float apart, float plus, const float* in, const float* dout,
+                                   float* din) {
     channel_pixels(q, din, q.in_row, q.in_block, [=](int64_t i, int64_t o) {
-        return fused(load(in + i) - all(mean), all(apart), fused(load(dout + o), all(slope), all(plus)));
+        const V number = load(in + i), slope = slope_of<RELU>(q, number, load(dout + o));
+        return fused(number - all(q.mean), all(apart), fused(slope, all(q.factor), all(plus)));
     });
+}
+
+// din = factor slope + apart (in - mean) + plus
+void batch_norm_gradient(const Channel& q, float apart, float plus, const float* in, const float* dout, float* din) {
+    if (q.relu) return batch_norm_gradient_by<true>(q, apart, plus, in, dout, din);
+    batch_norm_gradient_by<false>(q, apart, plus, in, dout, din);
 }

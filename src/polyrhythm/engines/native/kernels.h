@@ -113,6 +113,8 @@ struct Channel {
     int height, width, blocks;
     int last;  // lanes of the last block that are not idle
     int in_row, out_row, in_block, out_block;
+    float mean, by, factor, shift;  // u = by (in - mean);  out = factor (in - mean) + shift
+    bool relu;                      // of which only what is above zero is left
 };
 
 // An LSTM's way along a sequence: what lies in pixel t of a block begins at t times so many numbers, and each of these is
@@ -166,11 +168,10 @@ struct Kernels {
         const Norm&, const float* scale, const float* in, const float* moments, const float* dout, float* din,
         float* dscale, float* dshift);
     void (*batch_moments)(const Channel&, const float* in, double* moments);
-    void (*batch_norm)(const Channel&, float mean, float factor, float shift, const float* in, float* out);
-    void (*batch_norm_sums)(
-        const Channel&, float mean, float by, const float* in, const float* dout, float* lanes);
+    void (*batch_norm)(const Channel&, const float* in, float* out);
+    void (*batch_norm_sums)(const Channel&, const float* in, const float* dout, float* lanes);
     void (*batch_norm_gradient)(
-        const Channel&, float mean, float slope, float apart, float plus, const float* in, const float* dout, float* din);
+        const Channel&, float apart, float plus, const float* in, const float* dout, float* din);
     void (*add)(const float* values, float* to, int64_t size);
     void (*panels)(const float* from, int rows, int depth, int64_t row, int64_t column, float* to);
     void (*sample_gradient)(

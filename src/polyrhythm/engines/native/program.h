@@ -48,7 +48,7 @@ struct Layer {
     int other = 0;           // the second map of a sum
     int groups = 0;          // of channels, in a norm
     float epsilon = 0;       // the same
-    int64_t statistics = -1; // where a batch norm's running means begin in the vector of them, and its variances after them
+    int64_t statistics = -1; // where a batch norm's running means begin in the vector of them, then its variances
     double momentum = 0;     // by how much of the way these move in a step
     bool live = true;        // whether training norms by the batch, and moves them
     bool more = false;       // whether a later layer reads the same map, so that gradients add up there

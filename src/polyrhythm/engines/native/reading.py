@@ -92,6 +92,9 @@ def _walked(module: nn.Module, layout: Layout, shape: tuple[int, ...]) -> _Walk:
     refuse_hooks(module)
     if sum(1 for _ in module.named_parameters(remove_duplicate=False)) != len(layout.segments):
         raise Unsupported("some of its parameters are frozen or tied")
+    others = (part for part in module.modules() if type(part) not in (nn.BatchNorm1d, nn.BatchNorm2d))
+    if any(True for part in others for _ in part.buffers(recurse=False)):
+        raise Unsupported("it has buffers, which its passes may change")
     first: _Walk | None = None
     for way, replica, graph in traces(module):
         try:
@@ -101,7 +104,7 @@ def _walked(module: nn.Module, layout: Layout, shape: tuple[int, ...]) -> _Walk:
                 raise
             raise Unlike(f"in {way}, {reason}") from reason
         if len(walk.reader.buffers) != sum(1 for _ in module.named_buffers(remove_duplicate=False)):
-            raise Unsupported("it has buffers of its own, which its passes may change")
+            raise Unsupported("it has buffers that none of its batch norms reads")
         first = first or walk
         _compare(way, first, walk)
     assert first is not None

@@ -142,7 +142,7 @@ void Rounds::make_room(int batch) {
             t.scales = aligned(t.room_scales, size_t(2) * in.channels * LANES * blocks);
         } else if (layer.kind == Kind::batch_norm) {
             t.product.rows = in.channels, t.product.taps = 1;
-            t.moments = aligned(t.room_moments, size_t(2) * in.channels);
+            t.channels.resize(in.channels);
         } else if (layer.kind == Kind::embedding) {
             t.product.rows = layer.tokens, t.product.taps = out.channels;
         }
@@ -428,7 +428,12 @@ void Rounds::forward(const Pass& pass, int count, const std::vector<Tap>& taps, 
                 k_.norm(norm_of(layer, blocks), at(pass.weights, layer.weights), at(pass.weights, layer.bias), in, out,
                         t.moments);
                 break;
-            case Kind::batch_norm: batch_norm(layer, int(i), pass, count); break;
+            case Kind::batch_norm: {
+                const bool relu = relu_follows(i, layers, taps, kept);
+                batch_norm(layer, int(i), pass, count, relu);
+                i += relu;
+                break;
+            }
         }
     }
 }
@@ -472,6 +477,8 @@ void Rounds::backward(
     };
     add_more(tables_.size());
     for (size_t i = tables_.size(); i-- > lowest;) {
+        const bool relu = i > lowest && relu_follows(i - 1, tables_.size(), more, contrast ? contrast->place : -1);
+        i -= relu;
         const Layer& layer = program_.layers[i];
         const Tables& t = tables_[i];
         const int64_t size = int64_t(program_.maps[layer.in].floats()) * blocks;
@@ -482,7 +489,9 @@ void Rounds::backward(
         const float *in = values_[layer.in], *dout = gradients_[layer.out];
         float* din = i > lowest || layer.in_place() ? gradients_[layer.in] : nullptr;
         const bool sets = layer.in_place() || layer.kind == Kind::recurrence || layer.kind == Kind::sum;  // all of it
-        if (!sets && din) std::fill_n(din, size, 0.0f);
+        const Map& from = program_.maps[layer.in];
+        const bool whole = layer.kind == Kind::batch_norm && !from.above && !from.beside;
+        if (!sets && !whole && din) std::fill_n(din, size, 0.0f);
         switch (layer.kind) {
             case Kind::product:
                 if (Plan* plan = plans_[0].second[i].get(); plan && plan->packed)
@@ -523,7 +532,7 @@ void Rounds::backward(
                                  t.scales, t.scales + int64_t(program_.maps[layer.in].channels) * LANES * blocks);
                 if (learns(i)) norm_weights(layer, int(i), blocks, use);
                 break;
-            case Kind::batch_norm: batch_norm_gradient(layer, int(i), pass, count, din, use); break;
+            case Kind::batch_norm: batch_norm_gradient(layer, int(i), pass, count, relu, din, use); break;
         }
         if (adds) {
             k_.add(beside_, there, size);

@@ -133,10 +133,12 @@ private:
     Norm norm_of(const Layer& layer, int blocks) const;
     void norm_weights(const Layer& layer, int index, int blocks, Use& use);
     Channel channel_of(const Layer& layer, int count) const;
-    void batch_norm(const Layer& layer, int index, const Pass& pass, int count);
-    void batch_norm_gradient(const Layer& layer, int index, const Pass& pass, int count, float* din, Use& use);
-    void squares_of_norm(const Channel& channel, float mean, float by, const float* in, const float* dout, bool scales,
-                         bool shifts, Use& use);
+    bool relu_follows(size_t norm, size_t layers, const std::vector<Tap>& taps, int place) const;
+    void batch_norm(const Layer& layer, int index, const Pass& pass, int count, bool relu);
+    void batch_norm_gradient(const Layer& layer, int index, const Pass& pass, int count, bool relu, float* din,
+                             Use& use);
+    void squares_of_norm(const Channel& channel, const float* in, const float* dout, bool scales, bool shifts,
+                         Use& use);
     void add_map(int from, const std::vector<float*>& numbers, int to, bool more, int blocks);
     void last(const Layer& layer, int blocks);
     void last_gradient(const Layer& layer, int blocks);
@@ -179,7 +181,8 @@ struct Rounds::Tables {
     std::vector<float> share;
     std::vector<float> room_u;
     float* u = nullptr;  // sums of weights, for squares
-    // Of a norm: moments of groups, or of channels over a batch, and gradients by lane.
+    std::vector<Channel> channels;  // of a batch norm, as the last pass computed them
+    // Of a norm: moments of groups, and gradients by lane.
     std::vector<float> room_moments, room_scales;
     float *moments = nullptr, *scales = nullptr;
     // Of a recurrence: the pixels that have one before them, all of them, and room.
