@@ -215,6 +215,7 @@ RECIPES = {
     "fedrep": pr.fedrep(**TRAINED | {"epochs": 2}),
     "ditto": pr.ditto(**TRAINED),
     "apfl": pr.apfl(**TRAINED),
+    "widths": pr.heterofl(**TRAINED, ratio=(1.0, 0.5), scaler=False),
     "norms at home": pr.fedavg(**TRAINED) | pr.parts.personal_layers(layers=("norms",)),
 }
 
