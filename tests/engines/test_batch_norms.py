@@ -26,7 +26,8 @@ from polyrhythm.experiments.prepared import prepare
 from polyrhythm.models import build
 from polyrhythm.models.resnet import BasicBlock
 from polyrhythm.models.tasks import task
-from small import Log, VisitRecord, collection
+from polyrhythm.runs import VisitRecord
+from small import Log, collection
 
 from .beside_torch import hold_trace
 
@@ -118,6 +119,12 @@ def not_travelling() -> nn.Module:
     return after(norm)
 
 
+def without_a_weight() -> nn.Module:
+    norm = nn.BatchNorm2d(3)
+    norm.weight = None  # type: ignore[assignment]
+    return after(norm)
+
+
 def with_another_buffer() -> nn.Module:
     norm = nn.BatchNorm2d(3)
     norm.register_buffer("own", torch.zeros(3))
@@ -137,6 +144,7 @@ TWICE = nn.BatchNorm2d(3, affine=False)
         (after(TWICE, TWICE), "used twice"),
         (shared(), "used twice"),
         (not_travelling(), "does not travel"),
+        (without_a_weight(), "a bias and no weight"),
         (with_another_buffer(), "buffers that none of its batch norms reads"),
         (nn.Sequential(nn.Flatten(), nn.BatchNorm1d(72), nn.Linear(72, 3)), "flattened"),
         (Keeps(False, learns=False), "frozen or tied"),
@@ -237,8 +245,9 @@ def test_a_run_with_augmented_samples_is_that_of_torch(tmp_path: Path) -> None:
 def test_norms_that_stay_in_evaluation_mode_train_as_in_torch(tmp_path: Path) -> None:
     torch.manual_seed(0)
     module = Keeps(False)
-    module.norm.running_mean.normal_()
-    module.norm.running_var.uniform_(0.5, 2)
+    for buffer in module.buffers():
+        if buffer.is_floating_point():
+            torch.nn.init.uniform_(buffer, 0.5, 2)
     ours, theirs = (computed(made(module, images(), RECIPES["plain"]), engine, tmp_path) for engine in ENGINES)
     for name, value in theirs.items():
         assert torch.allclose(ours[name], value, rtol=1e-4, atol=1e-6)

@@ -210,8 +210,8 @@ class _Trial:
         if done is None:
             return  # and so torch would take it
         self._compare(self._engine.weights - weights, change, weights)
-        for slot, ours, theirs in zip(self._inside.layout.buffers, self._engine.buffers(), moved, strict=True):
-            if not _near(ours.double(), theirs.double()):
+        for slot, own, wanted in zip(self._inside.layout.buffers, self._engine.buffers(), moved, strict=True):
+            if not _near(own.double(), wanted.double()):
                 raise Unlike(f"its {slot.name} after a step are not torch's")
         for what, theirs, ours in (("loss", loss, done.loss), ("squared loss", squares, done.squared_loss)):
             if not abs(ours - theirs) <= CLOSE * abs(theirs) + SLIGHT:

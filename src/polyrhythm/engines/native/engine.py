@@ -9,8 +9,8 @@ Rules:
 - Numbers equal the torch engine's to rounding: the same order of operations in a step, other sums. They are the same
   bits for any number of threads and, where the processor can fuse multiply and add, on any width of registers.
 - Dropout draws from the visit's stream by step, layer and element: the law of torch's masks, not their bits.
-- Running statistics of batch norms begin a visit as those of its model, move once a step, and are its buffers at the end;
-  frozen passes read those of the model that they are of.
+- Running statistics of batch norms begin a visit as those of its model, move once a step, and are its buffers at the
+  end; frozen passes read those of the model that they are of.
 """
 
 from __future__ import annotations

@@ -190,6 +190,8 @@ class LayerReader:
             raise Unsupported(f"{name} reads {layer.num_features} channels from samples of shape {self.shape}")
         if not layer.track_running_stats or layer.momentum is None:
             raise Unsupported(f"{name} has no running statistics, or the mean of all batches")
+        if layer.weight is None and layer.bias is not None:
+            raise Unsupported(f"{name} has a bias and no weight")
         if layer.training and not self.training:
             raise Unlike(f"{name} is in training mode in evaluation")
         shape, counted = (layer.num_features,), self._buffer(f"{name}.num_batches_tracked", (), torch.int64)

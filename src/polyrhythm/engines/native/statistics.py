@@ -38,9 +38,11 @@ class Statistics:
         """A copy of the model's buffers, as they are now."""
         found = [buffer.clone() for buffer in self._buffers]
         if self._vector is not None:
-            sizes = [len(found[place]) for place in self._program.statistics]
-            for place, values in zip(self._program.statistics, self._vector.split(sizes), strict=True):
+            begin = 0
+            for place in self._program.statistics:
+                values = self._vector.narrow(0, begin, len(found[place]))
                 found[place].copy_(values)
+                begin += len(values)
         for place in self._program.counts:
             found[place] += self.batches
         return tuple(found)
