@@ -95,10 +95,16 @@ def native(work: Work) -> tuple[Callable[[], None], int] | None:
     prepared = prepare(of, pr.Execution(engine="native", workers=1))
     if prepared.chosen.kind != "native":
         return None
-    engine = prepared.chosen.engine
+    engine, initial = prepared.chosen.engine, prepared.chosen.engine.initial()
     assignment = Assignment(
         **{"dispatch": 0, "client": 0, "visit": 0, "version": 0, "kind": "train", "total_rounds": 1},
-        **{"recipe": recipe.digest, "weights": engine.initial().weights, "buffers": (), "briefs": {}, "accepted": -1},
+        **{
+            "recipe": recipe.digest,
+            "weights": initial.weights,
+            "buffers": initial.buffers,
+            "briefs": {},
+            "accepted": -1,
+        },
     )
 
     def visit() -> None:

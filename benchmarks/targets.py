@@ -23,7 +23,14 @@ from typing import Any, NamedTuple
 from polyrhythm.bench.duel import ASKED, duel
 
 HERE = Path(__file__).parent
-REPEATS = {"lenet5-cifar10": 5, "resnet9-cifar10": 5, "resnet18-cifar10": 5, "alexnet-fmnist": 7, "vgg11-cifar10": 5}
+REPEATS = {
+    "lenet5-cifar10": 5,
+    "resnet9-cifar10": 5,
+    "resnet9-batch-cifar10": 5,
+    "resnet18-cifar10": 5,
+    "alexnet-fmnist": 7,
+    "vgg11-cifar10": 5,
+}
 
 
 class Row(NamedTuple):

@@ -17,7 +17,7 @@ from torch import Tensor
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.bench import bare, ours
 from polyrhythm.bench.duel import alike, duel
-from polyrhythm.bench.works import experiment, write_job
+from polyrhythm.bench.works import experiment, values_of, write_job
 from polyrhythm.experiments.execution import Execution
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
@@ -25,6 +25,7 @@ from polyrhythm.models.catalogue import find
 from polyrhythm.simulation.workers.choosing import ExecutionPlan
 from polyrhythm.simulation.workers.executors import Elsewhere, VisitFuture, VisitTask
 from small import Log
+from worker_models import Normed
 
 SMALL = {
     "momentum": bare.Work(
@@ -34,6 +35,10 @@ SMALL = {
     "steps and dropout": bare.Work(
         **{"name": "ccfl-mlp", "model": bare.ccfl_mlp, "shape": (1, 28, 28), "clients": 4},  # type: ignore[arg-type]
         **{"samples": 23, "cohort": 3, "batch": 5, "steps": 7},  # type: ignore[arg-type]
+    ),
+    "statistics": bare.Work(
+        **{"name": "worker_models:Normed", "model": Normed, "shape": (1, 2, 3), "clients": 4},  # type: ignore[arg-type]
+        **{"samples": 23, "cohort": 3, "batch": 5, "lr": 0.01},  # type: ignore[arg-type]
     ),
 }
 
@@ -54,11 +59,12 @@ def test_both_do_the_same_work(small: str, workers: int, tmp_path: Path) -> None
     log, rounds = Log(), 3
     of = experiment(small, rounds)
     write_job(of, rounds, tmp_path / "job")
-    carry_out(prepare(of), [log])
+    prepared = prepare(of)
+    carry_out(prepared, [log])
     hands = list(by_hand(tmp_path / "job", small, workers))
     assert len(hands) == rounds
     for state, weights in zip(log.states[1:], hands, strict=True):
-        for one, other in zip(state.values(), weights, strict=True):
+        for one, other in zip(values_of(prepared.chosen.engine.layout, state), weights, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
     assert not torch.equal(hands[0][0], hands[-1][0])
 
@@ -109,7 +115,8 @@ def test_nothing_is_under_way_while_the_other_program_has_its_turn(
     small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of, futures, pauses = prepare(experiment(small, 4), Execution(workers=2)), list[VisitFuture](), list[int]()
-    watch, start, executor = ours.Watch(str(tmp_path / "weights")), Elsewhere.start, ExecutionPlan.executor
+    watch = ours.Watch(str(tmp_path / "weights"), of.chosen.engine.layout)
+    start, executor = Elsewhere.start, ExecutionPlan.executor
     gate = ours.Gate(watch, "any")
 
     def noted(crew: Elsewhere, tasks: Sequence[VisitTask]) -> Sequence[VisitFuture]:

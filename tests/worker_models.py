@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 from collections.abc import Callable
@@ -182,3 +183,11 @@ class Words(nn.Module):
     def forward(self, words: Tensor, mask: Tensor) -> dict[str, Tensor]:
         mean = (self.vectors(words) * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
         return {"logits": self.linear(mean), "mean": mean}
+
+
+class Normed(nn.Sequential):
+    """A perceptron with norms over batches, built as the catalogue's models are or alone."""
+
+    def __init__(self, shape: tuple[int, ...] = (1, 2, 3), outputs: int = 10) -> None:
+        first = nn.Flatten(), nn.Linear(math.prod(shape), 16)
+        super().__init__(*first, nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, outputs))

@@ -1,11 +1,12 @@
 // Holds every kernel to plain loops in double precision: a step's gradient, read from how far the weights moved,
 // against central differences of a forward pass written as the definitions say; and so the gradient of MOON's term, of
-// single samples, and of a batch in two halves; a step of Adam; and what the layers make of a sample. Exits with the
-// number of faults.
+// single samples, and of a batch in two halves; a step of Adam; and what the layers make of a sample. Norms over a batch
+// have trials of their own, since a sample's outputs depend on the others. Exits with the number of faults.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -491,6 +492,172 @@ Program rows(Objective objective) {
     return p;
 }
 
+// Norms over a batch: on a map with a border and one without, with and without scales, one that is frozen, and of rows.
+Program batches(Objective objective) {
+    Program p(2, 5, 6, 512, objective);
+    p.product(0, 72, 4, {3, 3, 1, 1, 1, 1});  // 4 × 5 × 6, in a halo of 1 for the next
+    p.batch_norm(80, 96, 1e-3f, 0.1, true);
+    p.relu();
+    p.product(112, -1, 5, {3, 3, 2, 2, 1, 1});  // 5 × 3 × 3
+    p.batch_norm(-1, -1, 1e-2f, 0.3, true);
+    p.batch_norm(304, 320, 1e-5f, 0.5, false);
+    p.relu();
+    p.linear(336, 464, 2);
+    p.batch_norm(472, 480, 1e-1f, 0.2, true);
+    p.relu();
+    p.linear(488, 496, 3);
+    return p;
+}
+
+// What some layers make of a batch; in training, by its own moments, towards which the running ones move.
+std::vector<Numbers> outputs_of_batch(const Program& p, const Numbers& w, std::vector<Numbers> x, Numbers& running,
+                                      bool training, size_t end) {
+    for (size_t l = 0; l < end; ++l) {
+        const Layer& layer = p.layers[l];
+        const int channels = p.maps[layer.in].channels, pixels = p.maps[layer.in].features() / channels;
+        if (layer.kind != Kind::batch_norm) {
+            for (Numbers& one : x) one = outputs(p, w, one, l + 1, l);
+            continue;
+        }
+        for (int c = 0; c < channels; ++c) {
+            double &old_mean = running[layer.statistics + c], &old_variance = running[layer.statistics + channels + c];
+            double mean = old_mean, variance = old_variance;
+            if (training && layer.live) {
+                const double n = double(x.size()) * pixels;
+                mean = variance = 0;
+                for (const Numbers& one : x)
+                    for (int i = c * pixels; i < (c + 1) * pixels; ++i) mean += one[i] / n;
+                for (const Numbers& one : x)
+                    for (int i = c * pixels; i < (c + 1) * pixels; ++i) variance += (one[i] - mean) * (one[i] - mean) / n;
+                old_mean += layer.momentum * (mean - old_mean);
+                old_variance += layer.momentum * (variance * n / (n - 1) - old_variance);
+            }
+            for (Numbers& one : x)
+                for (int i = c * pixels; i < (c + 1) * pixels; ++i) {
+                    one[i] = (one[i] - mean) / std::sqrt(variance + layer.epsilon);
+                    if (layer.weights >= 0) one[i] = one[i] * w[layer.weights + c] + w[layer.bias + c];
+                }
+        }
+    }
+    return x;
+}
+
+int faults_of_batch_norms(int batch) {
+    const Trial t{"batch norms", batches({Loss::cross_entropy, 0, 1}), batch, false};
+    const Program& p = t.program;
+    std::mt19937 random(11);
+    std::normal_distribution<float> normal;
+    Data data;
+    data.inputs.resize(batch * p.maps[0].features()), data.labels.resize(batch), data.order.resize(2 * batch);
+    for (float& x : data.inputs) x = 1 + normal(random);
+    for (int b = 0; b < batch; ++b) data.labels[b] = random() % 3, data.order[b] = data.order[batch + b] = b;
+    std::vector<float> first(p.size), statistics(p.statistics);
+    for (float& w : first) w = 0.3f * normal(random);
+    for (float& s : statistics) s = 0.5f + 0.1f * std::abs(normal(random));
+    const Numbers at(first.begin(), first.end()), begun(statistics.begin(), statistics.end());
+    std::vector<Numbers> samples;
+    for (int b = 0; b < batch; ++b) samples.push_back(data.sample(p, b));
+
+    // The loss of each sample.
+    const auto lost = [&](const Numbers& w, bool training, Numbers& running) {
+        const std::vector<Numbers> y = outputs_of_batch(p, w, samples, running, training, p.layers.size());
+        Numbers found;
+        for (int b = 0; b < batch; ++b) found.push_back(losses(t, data, y[b], b).second);
+        return found;
+    };
+    // What lies between the first norm and its ReLU, and a term of it, by some factors.
+    constexpr int between = 2;
+    const int width = width_at(p, between);
+    std::vector<float> z(batch * width), more(batch * width);
+    for (float& m : more) m = 0.05f * normal(random);
+    const auto term = [&](const Numbers& w, Numbers& running) {
+        const std::vector<Numbers> found = outputs_of_batch(p, w, samples, running, true, between);
+        double sum = 0;
+        for (int i = 0; i < batch * width; ++i) sum += more[i] * found[i / width][i % width];
+        return sum;
+    };
+    Numbers once = begun, slope(p.size), tilted(p.size), unused;
+    double loss = 0, single = 0;
+    for (double one : lost(at, true, once)) loss += one / batch;
+    Numbers twice = once;
+    lost(at, true, twice);
+    for (size_t i = 0; i < at.size(); ++i) {
+        Numbers up = at, down = at;
+        up[i] += 1e-6, down[i] -= 1e-6;
+        const auto apart = [&](bool training) {
+            Numbers above = lost(up, training, unused = begun), below = lost(down, training, unused = begun);
+            for (int b = 0; b < batch; ++b) above[b] = (above[b] - below[b]) / 2e-6;
+            return above;
+        };
+        for (double own : apart(true)) slope[i] += own / batch;
+        tilted[i] = slope[i] + (term(up, unused = begun) - term(down, unused = begun)) / 2e-6;
+        for (double own : apart(false)) single += own * own;
+    }
+
+    int faults = 0;
+    const auto compare = [&](const std::vector<float>& found, const Numbers& wanted, double times, double close) {
+        for (size_t i = 0; i < wanted.size(); ++i)
+            if (!(std::abs(found[i] - times * wanted[i]) < close)) ++faults;
+    };
+    for (const std::string& name : kernel_names()) {
+        const Kernels& kernels = kernels_for(name);
+        const int so_far = faults;
+        std::vector<float> weights(first), moment(p.size), gradient(p.size), running(statistics);
+        const int64_t ends[] = {batch, 2 * batch};
+        const float rates[] = {0.0f, 1.0f};
+        Job job{};
+        job.weights = weights.data(), job.moment = moment.data(), job.samples = samples_of(data);
+        job.ends = ends, job.rates = rates, job.steps = 2, job.momentum = 0.9f, job.statistics = running.data();
+        const Done done = Rounds(p, kernels).run(job);
+        compare(moment, slope, 1.9, 5e-5), compare(running, twice, 1, 1e-5);
+        if (!(std::abs(done.loss / (2 * batch) - loss) < 1e-5)) ++faults;
+
+        running = statistics;
+        Rounds halves(p, kernels);
+        halves.ahead(first.data(), samples_of(data), batch, 0, 0, {}, running.data());
+        halves.back(first.data(), {}, gradient.data());
+        compare(gradient, slope, 1, 3e-5), compare(running, once, 1, 1e-5);
+        running = statistics;
+        halves.ahead(first.data(), samples_of(data), batch, 0, 0, {{between, z.data()}}, running.data());
+        halves.back(first.data(), {{between, more.data()}}, gradient.data());
+        compare(gradient, tilted, 1, 1e-4);
+        const auto wanted = outputs_of_batch(p, at, samples, unused = begun, true, between);
+        for (int b = 0; b < batch; ++b) compare({&z[b * width], &z[b * width] + width}, wanted[b], 1, 1e-4);
+
+        running = statistics;
+        const double trace = Rounds(p, kernels).trace(first.data(), samples_of(data), batch, running.data());
+        if (!(std::abs(trace - single) < 1e-4 * trace)) ++faults;
+        for (int place = 0; place <= int(p.layers.size()); ++place) {
+            const int width = width_at(p, place);
+            std::vector<float> found(size_t(batch) * width);
+            Rounds(p, kernels).look(first.data(), samples_of(data), batch, {place, found.data()}, running.data());
+            const auto wanted = outputs_of_batch(p, at, samples, unused = begun, false, place);
+            for (int b = 0; b < batch; ++b)
+                compare({&found[b * width], &found[b * width] + width}, wanted[b], 1, 1e-4);
+        }
+        compare(running, begun, 1, 1e-9);
+        if (faults > so_far) std::printf("%s, %s, batch %d\n", name.c_str(), t.name, batch);
+    }
+    return faults;
+}
+
+// One number of a channel has no variance.
+int faults_of_one_number() {
+    Program p(3, 1, 1, 16, {Loss::cross_entropy, 0, 1});
+    p.linear(0, -1, 2);
+    p.batch_norm(-1, -1, 1e-5f, 0.1, true);
+    std::vector<float> weights(16, 1.0f), inputs(3, 1.0f), statistics(4, 1.0f);
+    const int64_t label = 0, order = 0;
+    try {
+        Rounds(p, kernels_for("plain"))
+            .ahead(weights.data(), {inputs.data(), &label, nullptr, &order}, 1, 0, 0, {}, statistics.data());
+    } catch (const std::invalid_argument&) {
+        return 0;
+    }
+    std::printf("a norm of one number\n");
+    return 1;
+}
+
 // The tree in words: split off the largest power of two below the count, sum both sides, add.
 float summed(const std::vector<std::vector<float>>& vectors, const std::vector<float>& weights, int64_t k, int64_t i, int64_t n) {
     if (n == 1) return vectors[i][k] * weights[i];
@@ -552,7 +719,8 @@ int faults_of_differences() {
 }  // namespace
 
 int main() {
-    int faults = faults_of_sums() + faults_of_differences() + faults_of_passes();
+    int faults = faults_of_sums() + faults_of_differences() + faults_of_passes() + faults_of_one_number();
+    for (const int batch : {2, 3, 16, 26}) faults += faults_of_batch_norms(batch);
     const Objective classes{Loss::cross_entropy, 0, 1}, smoothed{Loss::cross_entropy, 0.2f, 1};
     const Objective tags{Loss::binary_cross_entropy, 0, 0.25f};
     for (const int batch : {3, 16, 26}) {

@@ -40,7 +40,7 @@ def build(folder: Path, sets: dict[str, list[str]], *options: str, source: Path 
         subprocess.run([*common, *flags, *kernels, "-c", "-o", objects[-1]], check=True)
     define = ["-DPOLYRHYTHM_X86"] if len(sets) > 1 else []
     program = folder / "check"
-    names = ("norm_passes.cpp", "plan.cpp", "program.cpp", "residuals.cpp", "rounds.cpp", "sequences.cpp")
+    names = ("batch_norms.cpp", "norm_passes.cpp", "plan.cpp", "program.cpp", "residuals.cpp", "rounds.cpp", "sequences.cpp")
     sources = [*(str(source / name) for name in names), str(CHECK)]
     subprocess.run([*common, *define, *sources, *objects, "-o", str(program)], check=True)
     return program
@@ -126,6 +126,35 @@ MUTANTS = {
     "one side of a sum": ("residuals.cpp", "if (!numbers[to]) return;", "if (!numbers[to] || more) return;"),
     "no mean of slopes": ("norms.h", "(slope - mean_shift[part])", "slope"),
     "a norm of one channel": ("norms.h", "q.channels / q.groups * q.height * q.width", "q.height * q.width"),
+    "idle lanes have moments": (
+        "batch_norms.h",
+        "sum[0] += where(used, load(in + i)); });",
+        "sum[0] += load(in + i); });",
+    ),
+    "idle lanes apart from the mean": ("batch_norms.h", "where(used, load(in + i) - mean)", "load(in + i) - mean"),
+    "idle lanes have gradients": ("batch_norms.h", "where(used, f(in +", "(f(in +"),
+    "every fourth pixel": ("batch_norms.h", "(sum[0][i] + sum[1][i]) + (sum[2][i] + sum[3][i])", "sum[0][i]"),
+    "a row's last pixels lost": ("batch_norms.h", "for (; x < q.width; ++x) f", "for (; x < 0; ++x) f"),
+    "half of the lanes": ("batch_norms.h", "sum[lane] += sum[lane + half]", "sum[lane] += 0"),
+    "moments of a sample": ("batch_norms.h", "double((q.blocks - 1) * LANES + q.last)", "double(LANES)"),
+    "no way back through the mean": ("batch_norms.cpp", "live ? -factor * of_shift / numbers : 0", "0"),
+    "no way back through the variance": (
+        "batch_norms.cpp",
+        "live ? -factor * channel.by * of_scale / numbers : 0",
+        "0",
+    ),
+    "frozen norms by the batch": (
+        "batch_norms.cpp",
+        "layer.live && !pass.still;\n    const double",
+        "!pass.still;\n    const double",
+    ),
+    "biased running variances": ("batch_norms.cpp", "moments[1] * numbers / (numbers - 1)", "moments[1]"),
+    "running means that stay": ("batch_norms.cpp", "moves * moments[0] + (1 - moves) * mean[c]", "mean[c]"),
+    "one block's squares of norms": ("batch_norms.cpp", "in + int64_t(n) * channel.in_block", "in"),
+    "no relu after a norm": ("batch_norms.h", "where(keep | ~(number <= V{}), number)", "number"),
+    "relu after a norm lets through": ("batch_norms.h", "RELU ? where(~(normed(q, in) <= V{}), dout) : dout", "dout"),
+    "what lies before a relu is not there": ("batch_norms.cpp", "if (tap.place == int(norm) + 1) return false;", ""),
+    "one number has a variance": ("batch_norms.cpp", "if (live && numbers < 2)", "if (live && numbers < 1)"),
     "another's border": ("rounds.cpp", "y * window.down - window.above, x", "y * window.down - in.above, x"),
     "cells forget nothing": (
         "recurrences.h",

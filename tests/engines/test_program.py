@@ -292,7 +292,7 @@ def hooked() -> nn.Module:
         (nn.Sequential(nn.Conv2d(1, 2, 3, padding="same"), nn.Flatten()), (1, 5, 5), "padding"),
         (nn.Sequential(nn.Conv2d(1, 2, 3)), (1, 5, 5), "outputs of shape"),
         (nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2, ceil_mode=True), nn.Flatten()), (1, 5, 5), "ceil_mode"),
-        (nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Linear(4, 2)), (4,), "buffers"),
+        (nn.Sequential(nn.InstanceNorm1d(4, track_running_stats=True), nn.Linear(4, 2)), (4,), "buffers"),
         (nn.Sequential(nn.Flatten(2), nn.Linear(4, 2)), (3, 4), "flattens"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

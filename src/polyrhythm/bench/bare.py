@@ -47,7 +47,7 @@ class Work:
     """
 
     name: str
-    settings: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, int | str] = field(default_factory=dict)
     model: Callable[[], nn.Module]
     shape: tuple[int, ...]
     classes: int = 10
@@ -104,9 +104,13 @@ def vgg11() -> nn.Module:
     return nn.Sequential(*layers, nn.Dropout(0.05), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
 
 
-def resnet9() -> nn.Module:
+def in_groups(channels: int) -> nn.Module:
+    return nn.GroupNorm(16, channels)
+
+
+def resnet9(norm: Callable[[int], nn.Module] = in_groups) -> nn.Module:
     def block(inputs: int, outputs: int, *pool: nn.Module) -> nn.Module:
-        return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.GroupNorm(16, outputs), nn.ReLU(), *pool)
+        return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), norm(outputs), nn.ReLU(), *pool)
 
     class Residual(nn.Module):
         def __init__(self, width: int) -> None:
@@ -168,6 +172,18 @@ WORKS = {
     "resnet9-cifar10": Work(
         name="resnet9",
         model=resnet9,
+        shape=(3, 32, 32),
+        clients=10,
+        samples=100,
+        cohort=2,
+        batch=50,
+        lr=0.01,
+        deep=True,
+    ),
+    "resnet9-batch-cifar10": Work(
+        name="resnet9",
+        settings={"norm": "batch"},
+        model=lambda: resnet9(nn.BatchNorm2d),
         shape=(3, 32, 32),
         clients=10,
         samples=100,
@@ -246,14 +262,16 @@ class Trainer:
         self.work, self.model = work, work.model()
         self.inputs, self.targets = made_up(work)
         self.parameters = list(self.model.parameters())
+        # What travels: running statistics are averaged as weights are, and only counts of batches are not.
+        self.values = [*self.parameters, *(b for b in self.model.buffers() if b.is_floating_point())]
 
     def visit(self, start: list[Tensor], visit: Visit) -> tuple[list[Tensor], float]:
-        """What a client's training adds to the weights, and its mean loss."""
+        """What a client's training adds to the weights and statistics, and its mean loss."""
         work, (seed, batches) = self.work, visit
         torch.manual_seed(seed)
         with torch.no_grad():
-            for parameter, value in zip(self.parameters, start, strict=True):
-                parameter.copy_(value)
+            for own, value in zip(self.values, start, strict=True):
+                own.copy_(value)
         momenta = [torch.zeros_like(p) for p in self.parameters] if work.momentum else []
         total = torch.zeros(())
         for batch in batches:
@@ -272,7 +290,7 @@ class Trainer:
                         gradient = momenta[i].mul_(work.momentum).add_(gradient)
                     parameter.add_(gradient, alpha=-work.lr)
         with torch.no_grad():
-            return [p - value for p, value in zip(self.parameters, start, strict=True)], total.item() / len(batches)
+            return [own - value for own, value in zip(self.values, start, strict=True)], total.item() / len(batches)
 
 
 class Alone:
@@ -280,7 +298,7 @@ class Alone:
 
     def __init__(self, work: Work, weights: list[Tensor] | None) -> None:
         self.trainer = Trainer(work)
-        self.weights = weights or [p.detach().clone() for p in self.trainer.parameters]
+        self.weights = weights or [v.detach().clone() for v in self.trainer.values]
 
     def round(self, visits: list[Visit]) -> float:
         """One round; gives the mean loss."""
@@ -304,7 +322,7 @@ class Together:
 
     def __init__(self, work: Work, weights: list[Tensor] | None, workers: int) -> None:
         trainer = Trainer(work)
-        self.weights = [shared(w) for w in weights or trainer.parameters]
+        self.weights = [shared(w) for w in weights or trainer.values]
         self.sums = [[shared(torch.zeros_like(w)) for w in self.weights] for _ in range(workers)]
         self.pipes: list[Connection] = []
         self.children = []
@@ -357,7 +375,7 @@ def serve(pipe: Connection, trainer: Trainer, weights: list[Tensor], sums: list[
 def rounds(
     name: str, workers: int, job: dict[str, Any] | None
 ) -> Generator[tuple[float, float, list[Tensor]], None, None]:
-    """One round after the other: how long it took, its loss, and the weights after it."""
+    """One round after the other: how long it took, its loss, and the weights and statistics after it."""
     work = WORKS[name]
     weights = job["weights"] if job else None
     crew = Alone(work, weights) if workers == 1 else Together(work, weights, workers)

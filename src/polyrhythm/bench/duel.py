@@ -40,6 +40,7 @@ ASKED = {
     "ccfl-fmnist": 3.0,
     "lenet5-cifar10": 3.0,
     "resnet9-cifar10": 1.3,
+    "resnet9-batch-cifar10": 1.3,
     "resnet18-cifar10": 1.3,
     "alexnet-fmnist": 1.3,
     "vgg11-cifar10": 1.3,

@@ -13,7 +13,8 @@ from typing import final
 
 import torch
 
-from polyrhythm.bench.works import experiment
+from polyrhythm.base.vectors import Layout
+from polyrhythm.bench.works import experiment, values_of
 from polyrhythm.experiments.execution import Execution
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
@@ -30,16 +31,17 @@ class Watch(Observer):
 
     Args:
         path: where those go.
+        layout: of the model.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, layout: Layout) -> None:
+        self._path, self._layout = path, layout
         self.loss: float | None = None
 
     def version(self, record: VersionRecord, model: ModelView) -> None:
         self.loss = record.train_loss
         if record.version == 1:
-            torch.save(list(model().values()), self._path)
+            torch.save(values_of(self._layout, model()), self._path)
 
 
 @final
@@ -97,7 +99,7 @@ def main() -> None:
     given = parser.parse_args()
     # One round more than are measured, since the last one is evaluated.
     of = prepare(experiment(given.work, given.rounds + 1), Execution(workers=given.workers, engine=given.engine))
-    watch, executor = Watch(given.path), ExecutionPlan.executor
+    watch, executor = Watch(given.path, of.chosen.engine.layout), ExecutionPlan.executor
     gate = Gate(watch, of.chosen.name)
     ExecutionPlan.executor = lambda crew, clients: gate.before(executor(crew, clients))  # type: ignore[assignment, method-assign]
     with tempfile.TemporaryDirectory() as folder:

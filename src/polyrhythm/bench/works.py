@@ -68,7 +68,7 @@ def experiment(name: str, rounds: int) -> Experiment:
 
 
 def write_job(of: Experiment, rounds: int, path: Path) -> None:
-    """Writes the initial weights, and the visits of every round with their seeds and batches."""
+    """Writes the initial weights and statistics, and the visits of every round with their seeds and batches."""
     prepared = prepare(of)
     listener = _Listener(prepared)
     setup = Setup(size=16, dtype=torch.float32, population=of.federation.clients, total_rounds=rounds, seed=of.seed)
@@ -77,14 +77,20 @@ def write_job(of: Experiment, rounds: int, path: Path) -> None:
         pass
     cohort = len(listener.visits) // rounds
     engine = prepared.chosen.engine
-    weights = engine.initial().weights
     torch.save(
         {
-            "weights": [s.of(weights).clone() for s in engine.layout.segments],
+            "weights": values_of(engine.layout, engine.state_of(engine.initial())),
             "rounds": [listener.visits[i : i + cohort] for i in range(0, cohort * rounds, cohort)],
         },
         path,
     )
+
+
+def values_of(layout: Layout, state: Mapping[str, Tensor]) -> list[Tensor]:
+    """Of a state dict what the loop by hand sends and averages, in its order: weights, then statistics."""
+    names = [segment.name for segment in layout.segments]
+    names += [slot.name for slot in layout.buffers if slot.dtype.is_floating_point]
+    return [state[name].clone() for name in names]
 
 
 @final

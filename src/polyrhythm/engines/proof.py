@@ -2,7 +2,7 @@
 
 Held to torch are, at the initial weights and at others nearby:
 
-- one step on a training batch: what it changes of every parameter, the loss, and the squared losses;
+- one step on a training batch: what it changes of every parameter and buffer, the loss, and the squared losses;
 - the outputs, and the representations that the recipe looks at, of an evaluation batch, where the engine has passes of
   its own;
 - its outputs for as many samples as the run's batches have, and for one;
@@ -88,7 +88,7 @@ def prove(engine: Proved, samples: Samples, *, batch: int, layers: Sequence[str]
             if generators()[1:] != drawn[1:]:
                 raise Unlike("it draws from NumPy's or Python's random numbers")
     finally:
-        inside.weights.copy_(initial)
+        trial.put_back(initial)
         inside.gradient.zero_()
         inside.at_rest()
 
@@ -118,12 +118,17 @@ class _Trial:
 
     def __init__(self, engine: Proved, data: ClientData) -> None:
         self._engine, self._inside, self._data = engine, engine.reference, data
-        self._positions = np.arange(len(data))
+        self._positions, self._buffers = np.arange(len(data)), self._inside.buffers()
 
     def _open(self, engine: TorchEngine | Proved, weights: Tensor) -> Model:
-        model = Model(weights=weights, buffers=self._inside.buffers())
+        model = Model(weights=weights, buffers=self._buffers)
         engine.open(Opening(data=self._data, start=model, received=model, previous=None, reuse=False))
         return model
+
+    def put_back(self, weights: Tensor) -> None:
+        """Leaves both with some weights, [P], and the buffers that they had."""
+        self._open(self._inside, weights)
+        self._open(self._engine, weights)
 
     def widen(self, samples: Samples, width: int) -> None:
         """Compares outputs of the engine with torch's of as many samples as batches have: a forward may count them.
@@ -133,12 +138,13 @@ class _Trial:
             width: samples in a batch of training.
         """
         assert isinstance(self._engine, NativeEngine)
-        initial = Model(weights=self._engine.weights.clone(), buffers=self._inside.buffers())
-        for training, size in ((True, width), (True, 1), (False, min(EVALUATION_BATCH, len(samples))), (False, 1)):
+        initial = Model(weights=self._engine.weights.clone(), buffers=self._buffers)
+        alone = () if self._inside.single_sample_fails else ((True, 1),)
+        for training, size in ((True, width), *alone, (False, min(EVALUATION_BATCH, len(samples))), (False, 1)):
             data = Holding(samples, _spread(len(samples), size))
             visit = Opening(data=data, start=initial, received=initial, previous=None, reuse=False)
             self._engine.open(visit)
-            ours, _ = self._engine.frozen_outputs("received")
+            ours = self._outputs_of(data, training)
             self._inside.open(visit)
             module = self._inside.module if training else self._inside.frozen("received")
             with torch.no_grad():
@@ -147,6 +153,14 @@ class _Trial:
                 raise Unlike(
                     f"its outputs for {size} samples in {'training' if training else 'evaluation'} are not torch's"
                 )
+
+    def _outputs_of(self, data: ClientData, training: bool) -> Tensor:
+        """The engine's outputs of all samples: of one batch in training, or in evaluation."""
+        assert isinstance(self._engine, NativeEngine)
+        if not training:
+            return self._engine.frozen_outputs("received")[0]
+        with self._engine.undropped():
+            return self._engine.outputs(*data.batch(np.arange(len(data)), None))
 
     def shorten(self, samples: Samples, width: int) -> None:
         """Compares what torch makes of samples in shorter and shorter batches."""
@@ -185,6 +199,7 @@ class _Trial:
             raise Unlike(f"a pass changes {changed}")
         if not bool(torch.isfinite(change).all()):
             raise Unlike("its gradient is not finite, so there is nothing to compare")
+        moved = self._inside.buffers()
         if repeat and not torch.equal(change, self._step(weights, self._masks())[0]):
             raise Unlike("two passes through it with the same samples and weights give different numbers")
         if isinstance(self._engine, NativeEngine) and masks.found != (
@@ -195,6 +210,9 @@ class _Trial:
         if done is None:
             return  # and so torch would take it
         self._compare(self._engine.weights - weights, change, weights)
+        for slot, own, wanted in zip(self._inside.layout.buffers, self._engine.buffers(), moved, strict=True):
+            if not _near(own.double(), wanted.double()):
+                raise Unlike(f"its {slot.name} after a step are not torch's")
         for what, theirs, ours in (("loss", loss, done.loss), ("squared loss", squares, done.squared_loss)):
             if not abs(ours - theirs) <= CLOSE * abs(theirs) + SLIGHT:
                 raise Unlike(f"its {what} over {len(self._positions)} samples is {ours:.6g} and not {theirs:.6g}")

@@ -84,6 +84,12 @@ std::vector<Tap> taps_of(const Program& program, const std::vector<std::pair<int
     return taps;
 }
 
+// Running statistics of batch norms, where there are some.
+float* statistics_of(const Program& program, const std::optional<Floats>& given) {
+    must(program.statistics == 0 || given, "statistics of batch norms");
+    return pointer(given, size_t(program.statistics));
+}
+
 using Near = std::tuple<int, ReadTable, ReadTable, ReadWholes, float, float>;
 
 Contrast contrast_of(const Program& program, const Near& given, size_t count) {
@@ -102,7 +108,7 @@ std::tuple<double, double, double> run(
     std::optional<ReadTable> targets, ReadWholes order, ReadWholes ends, ReadFloats rates, int64_t first, float pull,
     float decay, float momentum, bool nesterov, double beta2, double epsilon, int64_t taken, bool decoupled, float clip,
     bool gradient_squares, uint64_t seed, std::optional<std::pair<int, Table>> watch, bool still,
-    std::optional<Near> contrast, std::optional<ReadWholes> held) {
+    std::optional<Near> contrast, std::optional<ReadWholes> held, std::optional<Floats> statistics) {
     const Program& program = rounds.program();
     const size_t size = size_t(program.size);
     must(weights.size() == size, "a vector of another size");
@@ -125,40 +131,45 @@ std::tuple<double, double, double> run(
     job.watch = watch ? &watched : nullptr, job.still = watch && still;
     job.contrast = contrast ? &term : nullptr;
     job.held = held ? held->data() : nullptr, job.holds = held ? int64_t(held->size()) : 0;
+    job.statistics = statistics_of(program, statistics);
     nb::gil_scoped_release release;
     const Done done = rounds.run(job);
     return {done.loss, done.squared_loss, done.gradient_squares};
 }
 
-void look(Rounds& rounds, ReadFloats weights, ReadTable inputs, ReadWholes order, std::pair<int, Table> out) {
+void look(Rounds& rounds, ReadFloats weights, ReadTable inputs, ReadWholes order, std::pair<int, Table> out,
+          std::optional<Floats> statistics) {
     const Program& program = rounds.program();
     must(weights.size() == size_t(program.size), "a vector of another size");
     const Samples samples = samples_of(program, inputs, {}, {}, order, false);
     const Tap tap = tap_of(program, out.first, out.second, order.size());
+    float* running = statistics_of(program, statistics);
     nb::gil_scoped_release release;
-    rounds.look(weights.data(), samples, int64_t(order.size()), tap);
+    rounds.look(weights.data(), samples, int64_t(order.size()), tap, running);
 }
 
 double trace(Rounds& rounds, ReadFloats weights, ReadTable inputs, std::optional<ReadWholes> labels,
-             std::optional<ReadTable> targets, ReadWholes order) {
+             std::optional<ReadTable> targets, ReadWholes order, std::optional<Floats> statistics) {
     const Program& program = rounds.program();
     must(weights.size() == size_t(program.size), "a vector of another size");
     const Samples samples = samples_of(program, inputs, labels, targets, order, true);
+    float* running = statistics_of(program, statistics);
     nb::gil_scoped_release release;
-    return rounds.trace(weights.data(), samples, int64_t(order.size()));
+    return rounds.trace(weights.data(), samples, int64_t(order.size()), running);
 }
 
 std::pair<double, double> ahead(
     Rounds& rounds, ReadFloats weights, ReadTable inputs, std::optional<ReadWholes> labels,
     std::optional<ReadTable> targets, ReadWholes order, int64_t step, uint64_t seed,
-    std::vector<std::pair<int, Table>> places) {
+    std::vector<std::pair<int, Table>> places, std::optional<Floats> statistics) {
     const Program& program = rounds.program();
     must(weights.size() == size_t(program.size), "a vector of another size");
     must(order.size() > 0 && order.size() < INT32_MAX, "a batch that is not empty");
     const Samples samples = samples_of(program, inputs, labels, targets, order, true);
     const std::vector<Tap> taps = taps_of(program, places, order.size());
+    float* running = statistics_of(program, statistics);
     nb::gil_scoped_release release;
-    const Done done = rounds.ahead(weights.data(), samples, int(order.size()), step, seed, taps);
+    const Done done = rounds.ahead(weights.data(), samples, int(order.size()), step, seed, taps, running);
     return {done.loss, done.squared_loss};
 }
 
@@ -266,10 +277,13 @@ NB_MODULE(_native, m) {
         .def("from_", &Program::from, "place"_a)
         .def("sum", &Program::sum, "place"_a)
         .def("norm", &Program::norm, "weights"_a, "bias"_a, "groups"_a, "epsilon"_a)
+        .def(
+            "batch_norm", &Program::batch_norm, "weights"_a, "bias"_a, "epsilon"_a, "momentum"_a, "live"_a)
         .def_prop_ro("outputs", [](const Program& self) { return self.maps.back().features(); });
 
     m.attr("holds") = true;   // an older build knows no `held`
     m.attr("graphs") = true;  // and no sequences, sums of layers, or norms
+    m.attr("batch_norms") = true;
     nb::class_<Rounds>(m, "Rounds", "Room for one thread to run a program's rounds in.")
         .def(
             "__init__",
@@ -282,14 +296,17 @@ NB_MODULE(_native, m) {
             "inputs"_a, "labels"_a.none(), "targets"_a.none(), "order"_a, "ends"_a, "rates"_a, "first"_a, "pull"_a,
             "decay"_a, "momentum"_a, "nesterov"_a, "beta2"_a, "epsilon"_a, "taken"_a, "decoupled"_a, "clip"_a,
             "gradient_squares"_a, "seed"_a, "watch"_a.none(), "still"_a, "contrast"_a.none(), "held"_a.none() = nb::none(),
+            "statistics"_a.none() = nb::none(),
             "Takes the steps of a round; gives three sums: losses, squared losses, squared norms of gradients.")
-        .def("look", &look, "weights"_a, "inputs"_a, "order"_a, "out"_a, "Fills in what the layers before a place make.")
+        .def(
+            "look", &look, "weights"_a, "inputs"_a, "order"_a, "out"_a, "statistics"_a.none() = nb::none(),
+            "Fills in what the layers before a place make.")
         .def(
             "trace", &trace, "weights"_a, "inputs"_a, "labels"_a.none(), "targets"_a.none(), "order"_a,
-            "The sum over samples of the squared norm of each one's own gradient.")
+            "statistics"_a.none() = nb::none(), "The sum over samples of the squared norm of each one's own gradient.")
         .def(
             "ahead", &ahead, "weights"_a, "inputs"_a, "labels"_a.none(), "targets"_a.none(), "order"_a, "step"_a,
-            "seed"_a, "places"_a, "The first half of a batch: fills in places; gives the losses and their squares.")
+            "seed"_a, "places"_a, "statistics"_a.none() = nb::none(), "The first half of a batch: fills in places; gives the losses and their squares.")
         .def(
             "back", &back, "weights"_a, "gradient"_a, "more"_a,
             "The second half: the gradient, where some gets added at places.");

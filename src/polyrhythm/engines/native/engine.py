@@ -9,6 +9,8 @@ Rules:
 - Numbers equal the torch engine's to rounding: the same order of operations in a step, other sums. They are the same
   bits for any number of threads and, where the processor can fuse multiply and add, on any width of registers.
 - Dropout draws from the visit's stream by step, layer and element: the law of torch's masks, not their bits.
+- Running statistics of batch norms begin a visit as those of its model, move once a step, and are its buffers at the
+  end; frozen passes read those of the model that they are of.
 """
 
 from __future__ import annotations
@@ -30,13 +32,15 @@ from polyrhythm.engines.looking import FrozenLens, View
 from polyrhythm.engines.native.extension import compiled, holds
 from polyrhythm.engines.native.jobs import divided, moments_of
 from polyrhythm.engines.native.passes import Passes, arrays, goals, rows, tokens
-from polyrhythm.engines.native.program import Dropout, Program
+from polyrhythm.engines.native.program import Dropout, Place, Program
 from polyrhythm.engines.native.reading import program_of
+from polyrhythm.engines.native.statistics import Statistics
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.engines.unsupported import Unsupported
 from polyrhythm.methods.correction import ModelContrast, Term, Which
 from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
 from polyrhythm.methods.mechanism import Model
+from polyrhythm.methods.personal.guides import Slope
 from polyrhythm.models.parts import part_of
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
@@ -79,6 +83,7 @@ class NativeEngine(LocalSteps):
         # In a room of their own: a batch may be half way in the other.
         self._passes = Passes(self.program, compiled(self.program, kernels), task)
         self._idle = tuple((s.offset, s.size) for s in self.program.idle)
+        self._statistics = Statistics(self.program, self._torch.buffers())
         self._visit: Opening | None = None
         self._features: dict[tuple[Which, str], Tensor] = {}
         self._step = self.forward_samples = 0
@@ -132,6 +137,7 @@ class NativeEngine(LocalSteps):
 
     def open(self, visit: Opening) -> None:
         self.weights.copy_(visit.start.weights)
+        self._statistics = Statistics(self.program, visit.start.buffers)
         self._visit, self._step, self.forward_samples = visit, 0, 0
         self._features.clear()
 
@@ -175,6 +181,7 @@ class NativeEngine(LocalSteps):
             watch=watch,
             still=not self.one_mode,
             contrast=contrast,
+            **self._statistics.given,
             **({"held": np.array([s.offset for s in job.held], dtype=np.int64)} if job.held else {}),
         )
         for moment in job.moments.values() if factor != 1.0 else ():
@@ -182,6 +189,7 @@ class NativeEngine(LocalSteps):
             moment.mul_(factor)
         self._torch.stepped()
         self._step += len(job.rates)
+        self._statistics.batches += len(job.rates)
         if isinstance(optimiser, LocalAdam):
             job.moments["steps"] += len(job.rates)
         return Done(
@@ -219,8 +227,8 @@ class NativeEngine(LocalSteps):
         if self._open().reuse:
             return self._everywhere(which, layer), np.ascontiguousarray(job.positions)
         self.forward_samples += len(job.positions)
-        weights, place = self._model(which).weights, self.program.places[layer]
-        found = [z for z, _ in self._passes.over(weights, place, job.data, job.positions)]
+        model, place = self._model(which), self.program.places[layer]
+        found = [z for z, _ in self._passes.over(model, place, job.data, job.positions)]
         return torch.cat(found), np.arange(len(job.positions))
 
     def compute(
@@ -232,25 +240,17 @@ class NativeEngine(LocalSteps):
         watch: str | None = None,
         squares: bool = False,
     ) -> Computed:
-        made, order, places = rows(inputs), np.arange(len(inputs)), self.program.places
+        places = self.program.places
         layers = {name for term in terms for name in term.layers or ()}
         pair = None
         if watch is not None and self.one_mode:
             layers.add(watch)
         current = {name: torch.empty(len(inputs), places[name].width) for name in sorted(layers)}
         if watch is not None:
-            judged = current[watch] if self.one_mode else self._passes.look(self.weights, places[watch], made, order)
+            judged = current[watch] if self.one_mode else self._look_now(inputs, places[watch])
             pair = judged, self.frozen_features("received", watch, inputs, positions)
             self.forward_samples += 0 if self.one_mode else len(inputs)
-        loss, squared = self._training.ahead(
-            weights=self.weights.numpy(),
-            inputs=made,
-            **goals(self.program, targets),
-            order=order,
-            step=self._step,
-            seed=self._open().seed,
-            places=[(places[name].layers, z.numpy()) for name, z in current.items()],
-        )
+        loss, squared = self._ahead(inputs, targets, [(places[name].layers, z.numpy()) for name, z in current.items()])
         more = slopes_of(terms, View(self, inputs, targets, positions, current), current) if terms else {}
         self._training.back(
             weights=self.weights.numpy(),
@@ -259,6 +259,43 @@ class NativeEngine(LocalSteps):
         )
         mean = torch.tensor(loss / len(inputs))
         return Computed(mean, self.program.idle, pair, torch.tensor(squared, dtype=torch.float64) if squares else None)
+
+    def outputs(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The outputs of a batch in training."""
+        place = self.program.outputs
+        found = torch.empty(len(inputs), place.width)
+        self._ahead(inputs, targets, [(place.layers, found.numpy())])
+        return found
+
+    def _ahead(self, inputs: Tensor, targets: Tensor, places: list[tuple[int, np.ndarray]]) -> tuple[float, float]:
+        """The first half of a batch, which moves the statistics: fills in places; gives losses and their squares."""
+        found = self._training.ahead(
+            weights=self.weights.numpy(),
+            inputs=rows(inputs),
+            **goals(self.program, targets),
+            order=np.arange(len(inputs)),
+            step=self._step,
+            seed=self._open().seed,
+            places=places,
+            **self._statistics.given,
+        )
+        self._statistics.batches += 1
+        return found
+
+    def _look_now(self, inputs: Tensor, place: Place) -> Tensor:
+        """What a place holds under the model in training, but in eval mode."""
+        now = Model(weights=self.weights, buffers=self.buffers())
+        return self._passes.look(now, place, rows(inputs), np.arange(len(inputs)))
+
+    def slope(
+        self, at: Tensor, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers | None
+    ) -> Slope:
+        own = self._statistics
+        self._statistics = Statistics(self.program, self.buffers() if buffers is None else buffers)
+        try:
+            return super().slope(at, inputs, targets, positions, None)._replace(buffers=self.buffers())
+        finally:
+            self._statistics = own
 
     # Frozen models.
 
@@ -276,14 +313,14 @@ class NativeEngine(LocalSteps):
         if self._open().reuse:
             return self._everywhere(which, layer).index_select(0, torch.from_numpy(np.ascontiguousarray(positions)))
         self.forward_samples += len(inputs)
-        weights, place = self._model(which).weights, self.program.places[layer]
-        return self._passes.look(weights, place, rows(inputs), np.arange(len(inputs)))
+        model, place = self._model(which), self.program.places[layer]
+        return self._passes.look(model, place, rows(inputs), np.arange(len(inputs)))
 
     def _everywhere(self, which: Which, layer: str) -> Tensor:
         """Representations of all of the visit's samples, computed once."""
         data, key = self._open().data, (which, layer)
         if key not in self._features:
-            passes = self._passes.over(self._model(which).weights, self.program.places[layer], data)
+            passes = self._passes.over(self._model(which), self.program.places[layer], data)
             self._features[key] = torch.cat([z for z, _ in passes])
             self.forward_samples += len(data)
         return self._features[key]
@@ -292,7 +329,7 @@ class NativeEngine(LocalSteps):
         """Outputs of a frozen model for all of the visit's samples, and their targets."""
         data = self._open().data
         self.forward_samples += len(data)
-        passes = self._passes.over(self._model(which).weights, self.program.outputs, data)
+        passes = self._passes.over(self._model(which), self.program.outputs, data)
         outputs, targets = zip(*passes, strict=True)
         return torch.cat(outputs), torch.cat(targets)
 
@@ -303,11 +340,11 @@ class NativeEngine(LocalSteps):
         self, model: Model, data: ClientData, positions: np.ndarray | None = None, *, by_class: bool = False
     ) -> Tally:
         """What the task counts over a client's samples, in eval mode."""
-        return self._passes.tally(model.weights, data, positions, by_class=by_class)
+        return self._passes.tally(model, data, positions, by_class=by_class)
 
     def fisher(self, model: Model, data: ClientData, *, labels: np.random.Generator | None = None) -> float:
         self.forward_samples += 0 if labels is None else len(data)
-        return self._passes.fisher(model.weights, data, labels)
+        return self._passes.fisher(model, data, labels)
 
     def represented(self, model: Model, data: ClientData, layer: str) -> tuple[Tensor, Tensor, Tensor]:
         return self._torch.represented(model, data, layer)
@@ -364,7 +401,7 @@ class NativeEngine(LocalSteps):
         self._torch.stepped()
 
     def buffers(self) -> Buffers:
-        return self._torch.buffers()
+        return self._statistics.buffers()
 
 
 def slopes_of(terms: Sequence[Term], view: View, current: dict[str, Tensor]) -> dict[str, Tensor]:

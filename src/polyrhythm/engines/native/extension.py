@@ -7,6 +7,7 @@ from typing import Any, Protocol, cast
 from polyrhythm.base.compiled import extension
 from polyrhythm.engines.native.program import (
     AveragePool,
+    BatchNorm,
     Convolution,
     Dropout,
     Embedding,
@@ -57,6 +58,8 @@ def compiled(program: Program, kernels: str = "") -> Rounds:
     built = native.Program(*program.shape, program.size, program.loss, program.smoothing, program.weight)
     if program.reads_tokens or any(isinstance(layer, From | Sum | Norm) for layer in program.layers):
         _check_age(native)
+    if program.statistics and not getattr(native, "batch_norms", False):
+        raise NotBuilt("it was compiled by an older version, which has no batch norms")
     places = [0]  # of the compiled layers, which count dropout
     for number, layer in enumerate(program.layers):
         match layer:
@@ -86,6 +89,8 @@ def compiled(program: Program, kernels: str = "") -> Rounds:
                 built.sum(places[layer.place])
             case Norm():
                 built.norm(layer.weights, layer.bias, layer.groups, layer.epsilon)
+            case BatchNorm():
+                built.batch_norm(layer.weights, layer.bias, layer.epsilon, layer.momentum, layer.live)
         if not isinstance(layer, Dropout):
             places.append(number + 1)
     return cast(Rounds, native.Rounds(built, kernels))

@@ -331,6 +331,7 @@ void to_rows(const float* in, const int* tap, int taps, float* rows, int pitch) 
 #include "recurrences.h"
 #include "squares.h"
 #include "norms.h"
+#include "batch_norms.h"
 
 // A NaN is not <= 0 and stays, in the value and in the gradient, as in torch.
 void relu(float* values, int64_t size) {
@@ -736,6 +737,10 @@ extern const Kernels JOINED(kernels_, POLYRHYTHM_KERNELS) = {
     average_pool_gradient,
     norm,
     norm_gradient,
+    batch_moments,
+    batch_norm,
+    batch_norm_sums,
+    batch_norm_gradient,
     add,
     panels,
     row_product,

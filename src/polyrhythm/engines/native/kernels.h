@@ -118,6 +118,15 @@ struct Norm {
     int other = 0, other_row = 0, other_plane = 0, other_block = 0;
 };
 
+// A channel of a norm over a whole batch, from its first pixel on in each of two maps.
+struct Channel {
+    int height, width, blocks;
+    int last;  // lanes of the last block that are not idle
+    int in_row, out_row, in_block, out_block;
+    float mean, by, factor, shift;  // u = by (in - mean);  out = factor (in - mean) + shift
+    bool relu;                      // of which only what is above zero is left
+};
+
 // Sequences lie in rows: all samples' first pixels one after the other, then all second ones, and so on. A row holds the
 // numbers of one pixel side by side, in `parts` of `each`, and each part is filled up to whole registers with zeros. So
 // registers run along the numbers of a sample, and a batch of any size leaves none of their lanes idle.
@@ -184,6 +193,11 @@ struct Kernels {
     void (*norm_gradient)(
         const Norm&, const float* scale, const float* shift, const float* in, const float* moments, const float* dout,
         float* din, float* dscale, float* dshift);
+    void (*batch_moments)(const Channel&, const float* in, double* moments);
+    void (*batch_norm)(const Channel&, const float* in, float* out);
+    void (*batch_norm_sums)(const Channel&, const float* in, const float* dout, float* lanes);
+    void (*batch_norm_gradient)(
+        const Channel&, float apart, float plus, const float* in, const float* dout, float* din);
     void (*add)(const float* values, float* to, int64_t size);
     void (*panels)(
         const float* from, const Row& across, int64_t column, const Row& down, int64_t row, float* to);

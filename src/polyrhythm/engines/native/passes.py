@@ -14,6 +14,8 @@ from polyrhythm.data.holding import Holding
 from polyrhythm.engines.looking import EVALUATION_BATCH, batches
 from polyrhythm.engines.native.extension import Rounds
 from polyrhythm.engines.native.program import Place, Program
+from polyrhythm.engines.native.statistics import Statistics
+from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
 
@@ -31,14 +33,19 @@ class Passes:
     def __init__(self, program: Program, rounds: Rounds, task: Task) -> None:
         self._program, self._rounds, self._task = program, rounds, task
 
-    def look(self, weights: Tensor, place: Place, inputs: np.ndarray, order: np.ndarray) -> Tensor:
+    def look(self, model: Model, place: Place, inputs: np.ndarray, order: np.ndarray) -> Tensor:
         """What a place of the network holds for some rows of inputs. [len(order), width]"""
         found = torch.empty(len(order), place.width)
-        self._rounds.look(weights=weights.numpy(), inputs=inputs, order=order, out=(place.layers, found.numpy()))
+        out = place.layers, found.numpy()
+        self._rounds.look(**self._given(model), inputs=inputs, order=order, out=out)
         return found
 
+    def _given(self, model: Model) -> dict[str, np.ndarray]:
+        """A model as the compiled side takes it."""
+        return {"weights": model.weights.numpy(), **Statistics(self._program, model.buffers).given}
+
     def over(
-        self, weights: Tensor, place: Place, data: ClientData, positions: np.ndarray | None = None
+        self, model: Model, place: Place, data: ClientData, positions: np.ndarray | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """The same for a client's samples, all or those at `positions`, and their targets, batch by batch."""
         where, known = np.arange(len(data)) if positions is None else positions, arrays(data)
@@ -46,30 +53,30 @@ class Passes:
             some = where[i : i + EVALUATION_BATCH]
             if known is None:
                 inputs, targets = data.batch(some, None)
-                yield self.look(weights, place, rows(inputs), np.arange(len(some))), targets
+                yield self.look(model, place, rows(inputs), np.arange(len(some))), targets
             else:
                 held, goals, which = known
                 order = some if which is None else which[some]
-                yield self.look(weights, place, held, order), goals.index_select(0, torch.from_numpy(order))
+                yield self.look(model, place, held, order), goals.index_select(0, torch.from_numpy(order))
 
     def tally(
-        self, weights: Tensor, data: ClientData, positions: np.ndarray | None = None, *, by_class: bool = False
+        self, model: Model, data: ClientData, positions: np.ndarray | None = None, *, by_class: bool = False
     ) -> Tally:
         """What the task counts over a client's samples."""
         total = Tally()
-        for outputs, targets in self.over(weights, self._program.outputs, data, positions):
+        for outputs, targets in self.over(model, self._program.outputs, data, positions):
             total = total + self._task.tally(outputs, targets, by_class=by_class)
         return total
 
-    def fisher(self, weights: Tensor, data: ClientData, labels: np.random.Generator | None) -> float:
+    def fisher(self, model: Model, data: ClientData, labels: np.random.Generator | None) -> float:
         """Mean over a client's samples of the squared norm of that sample's gradient."""
         total = 0.0
         for inputs, held in batches(data):
             known, order, targets = rows(inputs), np.arange(len(inputs)), held
             if labels is not None:
-                targets = self._task.draw(self.look(weights, self._program.outputs, known, order), labels)
+                targets = self._task.draw(self.look(model, self._program.outputs, known, order), labels)
             given = goals(self._program, targets)
-            total += self._rounds.trace(weights=weights.numpy(), inputs=known, **given, order=order)
+            total += self._rounds.trace(**self._given(model), inputs=known, **given, order=order)
         return total / len(data)
 
 

@@ -99,6 +99,18 @@ void Program::norm(int64_t weights, int64_t bias, int groups, float epsilon) {
     leads_to({in.channels, in.height, in.width, false});
 }
 
+void Program::batch_norm(int64_t weights, int64_t bias, float epsilon, double momentum, bool live) {
+    const Map in = maps[here_];
+    if (in.sequence) throw std::invalid_argument("a norm over a batch of sequences");
+    if (weights + in.channels > size || bias + in.channels > size)
+        throw std::invalid_argument("weights outside of the vector");
+    layers.push_back({Kind::batch_norm, here_, int(maps.size()), {}, weights, bias});
+    Layer& layer = layers.back();
+    layer.epsilon = epsilon, layer.momentum = momentum, layer.live = live, layer.statistics = statistics;
+    statistics += 2 * in.channels;
+    leads_to({in.channels, in.height, in.width, false});
+}
+
 void Program::leads_to(Map map) {
     if (map.channels < 1 || map.height < 1 || map.width < 1) throw std::invalid_argument("a layer without outputs");
     maps.push_back(map);

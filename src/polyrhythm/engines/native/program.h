@@ -35,7 +35,7 @@ struct Window {
     int columns(int width_in) const { return (width_in + 2 * beside - width) / across + 1; }
 };
 
-enum class Kind { product, relu, dropout, max_pool, average_pool, embedding, recurrence, last, from, sum, norm };
+enum class Kind { product, relu, dropout, max_pool, average_pool, embedding, recurrence, last, from, sum, norm, batch_norm };
 enum class Loss { cross_entropy, binary_cross_entropy };
 
 struct Layer {
@@ -50,11 +50,14 @@ struct Layer {
     int other = 0;           // the second map of a sum
     int groups = 0;          // of channels, in a norm
     float epsilon = 0;       // the same
+    int64_t statistics = -1; // where a batch norm's running means begin in the vector of them, then its variances
+    double momentum = 0;     // by how much of the way these move in a step
+    bool live = true;        // whether training norms by the batch, and moves them
     bool more = false;       // whether a later layer reads the same map, so that gradients add up there
     bool other_more = false; // the same of the second
 
     bool learns() const {
-        const bool scaled = kind == Kind::norm && (weights >= 0 || bias >= 0);
+        const bool scaled = (kind == Kind::norm || kind == Kind::batch_norm) && (weights >= 0 || bias >= 0);
         return kind == Kind::product || kind == Kind::embedding || kind == Kind::recurrence || scaled;
     }
     bool in_place() const { return in == out; }
@@ -83,10 +86,12 @@ public:
     void from(int place);  // the next layer reads what the first so many layers lead to
     void sum(int place);   // of what there is and that
     void norm(int64_t weights, int64_t bias, int groups, float epsilon);
+    void batch_norm(int64_t weights, int64_t bias, float epsilon, double momentum, bool live);
 
     std::vector<Map> maps;
     std::vector<Layer> layers;
     int64_t size;  // of the flat vector
+    int64_t statistics = 0;  // running ones of batch norms, one norm after the other
     Objective objective;
 
     // The map that the first `place` layers lead to.

@@ -136,6 +136,23 @@ class Norm:
     epsilon: float
 
 
+@final
+@dataclass(frozen=True, kw_only=True)
+class BatchNorm:
+    """(x − mean) / √(variance + epsilon) of each channel, times weights, plus bias.
+
+    In training both moments are of a batch's samples and pixels, and the running ones move towards them by `momentum`;
+    in evaluation, and always if it is not `live`, they are the running ones.
+    """
+
+    weights: int
+    bias: int
+    channels: int
+    epsilon: float
+    momentum: float
+    live: bool
+
+
 Layer = (
     Convolution
     | Linear
@@ -150,6 +167,7 @@ Layer = (
     | From
     | Sum
     | Norm
+    | BatchNorm
 )
 
 
@@ -201,6 +219,8 @@ class Program:
         weight: of each label's loss, for binary cross entropy.
         idle: the parameters that no layer uses: they stay as they are.
         places: where a representation is, by the names that `models.representation.locate` knows.
+        statistics: the buffers with the running means and variances of batch norms, in turn, as places in the layout.
+        counts: those that count the batches of live ones.
     """
 
     shape: tuple[int, int, int]
@@ -211,6 +231,8 @@ class Program:
     weight: float = 1.0
     idle: tuple[Segment, ...] = ()
     places: Mapping[str, Place] = field(default_factory=dict)
+    statistics: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
 
     @property
     def reads_tokens(self) -> bool:

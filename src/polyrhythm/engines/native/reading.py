@@ -19,6 +19,7 @@ from torch import fx, nn
 
 from polyrhythm.base.vectors import Layout
 from polyrhythm.engines.native.program import (
+    BatchNorm,
     Convolution,
     Dropout,
     Embedding,
@@ -66,7 +67,12 @@ def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, 
         loss="cross_entropy",
         idle=tuple(s for s in layout.segments if s.offset not in walk.reader.used),
         places=walk.places,
+        statistics=tuple(walk.reader.statistics),
+        counts=tuple(walk.reader.counts),
     )
+    for layer, given in zip(layers, program.inputs, strict=True):
+        if isinstance(layer, BatchNorm) and given[0] != layer.channels:
+            raise Unsupported("it norms pixels that were flattened")
     return _with_loss(program, task, outputs=outputs[0])
 
 
@@ -86,16 +92,19 @@ def _walked(module: nn.Module, layout: Layout, shape: tuple[int, ...]) -> _Walk:
     refuse_hooks(module)
     if sum(1 for _ in module.named_parameters(remove_duplicate=False)) != len(layout.segments):
         raise Unsupported("some of its parameters are frozen or tied")
-    if any(True for _ in module.buffers()):
+    others = (part for part in module.modules() if type(part) not in (nn.BatchNorm1d, nn.BatchNorm2d))
+    if any(True for part in others for _ in part.buffers(recurse=False)):
         raise Unsupported("it has buffers, which its passes may change")
     first: _Walk | None = None
     for way, replica, graph in traces(module):
         try:
-            walk = _Walk(replica, LayerReader(replica, layout, shape)).along(graph)
+            walk = _Walk(replica, LayerReader(replica, layout, shape, training=way.training)).along(graph)
         except Unsupported as reason:
             if first is None:
                 raise
             raise Unlike(f"in {way}, {reason}") from reason
+        if len(walk.reader.buffers) != sum(1 for _ in module.named_buffers(remove_duplicate=False)):
+            raise Unsupported("it has buffers that none of its batch norms reads")
         first = first or walk
         _compare(way, first, walk)
     assert first is not None
@@ -214,7 +223,8 @@ class _Walk:
     @property
     def kept(self) -> list[Layer]:
         """The layers of an evaluation pass."""
-        return [layer for layer in self.layers if not isinstance(layer, Dropout)]
+        kept = (layer for layer in self.layers if not isinstance(layer, Dropout))
+        return [dataclasses.replace(p, live=False) if isinstance(p, BatchNorm) else p for p in kept]
 
     @property
     def landmarks(self) -> dict[str, tuple[int, int]]:

@@ -12,9 +12,10 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from polyrhythm.base.vectors import Layout
+from polyrhythm.base.vectors import Layout, Slot
 from polyrhythm.engines.native.program import (
     AveragePool,
+    BatchNorm,
     Convolution,
     Dropout,
     Embedding,
@@ -29,7 +30,9 @@ from polyrhythm.engines.native.program import (
     Relu,
     slid,
 )
-from polyrhythm.engines.unsupported import Unsupported
+from polyrhythm.engines.unsupported import Unlike, Unsupported
+
+_STATISTICS = ("running_mean", "running_var")
 
 
 @final
@@ -45,6 +48,9 @@ class LayerReader:
         pair: whether it is the states of an LSTM, which have something beside them.
         used: where parameters begin that were read.
         begun: whether there was a layer.
+        training: whether it is read as it trains.
+        buffers: which of those that travel were read.
+        statistics, counts: those of batch norms, as a program has them.
     """
 
     module: nn.Module
@@ -54,6 +60,10 @@ class LayerReader:
     pair: bool = False
     used: set[int] = field(default_factory=set)
     begun: bool = False
+    training: bool = True
+    buffers: set[int] = field(default_factory=set)
+    statistics: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
 
     def read(self, node: fx.Node) -> tuple[Layer, ...]:
         """What a node does to what there is; nothing where it only has another name or shape for it.
@@ -174,6 +184,38 @@ class LayerReader:
             offsets = {"weights": self._offset(f"{name}.weight", shape), "bias": self._offset(f"{name}.bias", shape)}
         return (Norm(**offsets, groups=layer.num_groups, epsilon=layer.eps),)
 
+    def batch_norm(self, layer: nn.BatchNorm1d | nn.BatchNorm2d, name: str) -> tuple[Layer, ...]:
+        axes = 1 if isinstance(layer, nn.BatchNorm1d) else 3
+        if len(self.shape) != axes or self.shape[0] != layer.num_features:
+            raise Unsupported(f"{name} reads {layer.num_features} channels from samples of shape {self.shape}")
+        if not layer.track_running_stats or layer.momentum is None:
+            raise Unsupported(f"{name} has no running statistics, or the mean of all batches")
+        if layer.weight is None and layer.bias is not None:
+            raise Unsupported(f"{name} has a bias and no weight")
+        if layer.training and not self.training:
+            raise Unlike(f"{name} is in training mode in evaluation")
+        shape, counted = (layer.num_features,), self._buffer(f"{name}.num_batches_tracked", (), torch.int64)
+        self.statistics += [self._buffer(f"{name}.{what}", shape, torch.float32) for what in _STATISTICS]
+        self.counts += [counted] if layer.training else []
+        return (
+            BatchNorm(
+                weights=-1 if layer.weight is None else self._offset(f"{name}.weight", shape),
+                bias=-1 if layer.bias is None else self._offset(f"{name}.bias", shape),
+                channels=layer.num_features,
+                epsilon=layer.eps,
+                momentum=layer.momentum,
+                live=layer.training,
+            ),
+        )
+
+    def _buffer(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> int:
+        """Which of the buffers that travel it is, if nothing else has read it."""
+        for place, slot in enumerate(self.layout.buffers):
+            if slot == Slot(name, shape, dtype) and place not in self.buffers:
+                self.buffers.add(place)
+                return place
+        raise Unsupported(f"{name} is used twice, does not travel, or is of another shape or type")
+
     def whole_average(self, layer: nn.AdaptiveAvgPool2d, name: str) -> tuple[Layer, ...]:
         if layer.output_size not in (1, (1, 1)) or len(self.shape) != 3:
             raise Unsupported(f"{name} averages over parts of an image")
@@ -227,6 +269,8 @@ _MODULES: Mapping[type, Callable[[LayerReader, Any, str], tuple[Layer, ...]]] = 
     nn.Embedding: LayerReader.embedding,
     nn.LSTM: LayerReader.lstm,
     nn.GroupNorm: LayerReader.norm,
+    nn.BatchNorm1d: LayerReader.batch_norm,
+    nn.BatchNorm2d: LayerReader.batch_norm,
     nn.AdaptiveAvgPool2d: LayerReader.whole_average,
     nn.ReLU: lambda reader, layer, name: reader.relu(),
     nn.Identity: lambda reader, layer, name: (),

@@ -135,6 +135,9 @@ void Rounds::make_room(int batch) {
             t.product.rows = in.channels, t.product.taps = 1;
             t.moments = aligned(t.room_moments, size_t(2) * layer.groups * LANES * blocks);
             t.scales = aligned(t.room_scales, size_t(2) * in.channels * LANES * blocks);
+        } else if (layer.kind == Kind::batch_norm) {
+            t.product.rows = in.channels, t.product.taps = 1;
+            t.channels.resize(in.channels);
         } else if (layer.kind == Kind::embedding) {
             t.product.rows = layer.tokens, t.product.taps = out.channels;
         }
@@ -210,7 +213,7 @@ Done Rounds::run(const Job& job) {
         const int count = int(job.ends[s] - begin);
         Samples samples = job.samples;
         samples.order += begin;
-        const Pass pass{job.weights, job.first + s, job.seed, false};
+        const Pass pass{job.weights, job.first + s, job.seed, false, job.statistics};
         const Update update = update_of(job, s);
         Use use{whole ? nullptr : &update, job.gradient_squares && !whole};
 
@@ -221,7 +224,7 @@ Done Rounds::run(const Job& job) {
             watched.push_back({job.watch->place, job.watch->rows + begin * features});
         }
         if (job.still) {
-            forward({job.weights, 0, 0, true}, count, watched, watched[0].place);
+            forward({job.weights, 0, 0, true, job.statistics}, count, watched, watched[0].place);
             watched.clear();
         }
         forward(pass, count, watched, tables_.size(), job.contrast ? job.contrast->place : -1);
@@ -249,7 +252,7 @@ Done Rounds::run(const Job& job) {
     return done;
 }
 
-void Rounds::look(const float* weights, const Samples& samples, int64_t count, Tap tap) {
+void Rounds::look(const float* weights, const Samples& samples, int64_t count, Tap tap, float* statistics) {
     const Alone alone(busy_);
     const int at_once = this->at_once();
     make_room(int(std::min<int64_t>(count, at_once)));
@@ -257,16 +260,16 @@ void Rounds::look(const float* weights, const Samples& samples, int64_t count, T
     for (int64_t first = 0; first < count; first += at_once) {
         const int here = int(std::min<int64_t>(at_once, count - first));
         read({samples.inputs, nullptr, nullptr, samples.order + first}, here);
-        forward({weights, 0, 0, true}, here, {{tap.place, tap.rows + first * features}}, tap.place);
+        forward({weights, 0, 0, true, statistics}, here, {{tap.place, tap.rows + first * features}}, tap.place);
     }
 }
 
-double Rounds::trace(const float* weights, const Samples& samples, int64_t count) {
+double Rounds::trace(const float* weights, const Samples& samples, int64_t count, float* statistics) {
     const Alone alone(busy_);
     const int at_once = this->at_once();
     make_room(int(std::min<int64_t>(count, at_once)));
     Use use{nullptr, false, true};
-    const Pass pass{weights, 0, 0, true};
+    const Pass pass{weights, 0, 0, true, statistics};
     for (int64_t first = 0; first < count; first += at_once) {
         const int here = int(std::min<int64_t>(at_once, count - first));
         Samples some = samples;
@@ -281,10 +284,10 @@ double Rounds::trace(const float* weights, const Samples& samples, int64_t count
 }
 
 Done Rounds::ahead(const float* weights, const Samples& samples, int count, int64_t step, uint64_t seed,
-                   const std::vector<Tap>& taps) {
+                   const std::vector<Tap>& taps, float* statistics) {
     const Alone alone(busy_);
     make_room(count);
-    pass_ = {weights, step, seed, false};
+    pass_ = {weights, step, seed, false, statistics};
     count_ = count;
     Done done;
     read(samples, count);
@@ -427,6 +430,12 @@ void Rounds::forward(const Pass& pass, int count, const std::vector<Tap>& taps, 
                 i += with;
                 break;
             }
+            case Kind::batch_norm: {
+                const bool relu = relu_follows(i, layers, taps, kept);
+                batch_norm(layer, int(i), pass, count, relu);
+                i += relu;
+                break;
+            }
         }
     }
 }
@@ -472,6 +481,8 @@ void Rounds::backward(
     for (size_t i = tables_.size(); i-- > lowest;) {
         const size_t with = with_norm_before(i, more, contrast ? contrast->place : -1);
         i -= with;
+        const bool relu = i > lowest && relu_follows(i - 1, tables_.size(), more, contrast ? contrast->place : -1);
+        i -= relu;
         const Layer& layer = program_.layers[i];
         const Tables& t = tables_[i];
         const int64_t size = int64_t(program_.maps[layer.in].floats()) * blocks;
@@ -484,7 +495,8 @@ void Rounds::backward(
         const float *in = values_[layer.in], *dout = gradients_[layer.out];
         float* din = i > lowest || layer.in_place() ? gradients_[layer.in] : nullptr;
         const bool rows = program_.maps[layer.in].sequence && layer.kind != Kind::last;
-        const bool sets = layer.in_place() || rows || layer.kind == Kind::sum || layer.kind == Kind::norm ||
+        const bool normed = layer.kind == Kind::norm || layer.kind == Kind::batch_norm;
+        const bool sets = layer.in_place() || rows || normed || layer.kind == Kind::sum ||
                           (plan && (plan->square || plan->whole_inputs));  // all inside borders
         if (!sets && din) std::fill_n(din, size, 0.0f);
         switch (layer.kind) {
@@ -527,6 +539,7 @@ void Rounds::backward(
                 norm_gradient(i, with, pass.weights, din, blocks);
                 if (learns(i)) norm_weights(layer, int(i), blocks, use);
                 break;
+            case Kind::batch_norm: batch_norm_gradient(layer, int(i), pass, count, relu, din, use); break;
         }
         if (adds) {
             k_.add(beside_, there, size);

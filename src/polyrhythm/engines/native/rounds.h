@@ -56,6 +56,7 @@ struct Job {
     const int64_t* held;  // [holds] where parameters begin that no step touches, as if they had no gradient
     int64_t holds;
     const Contrast* contrast;  // or null
+    float* statistics;         // running ones of batch norms, moved in place; or null without
 };
 
 struct Done {
@@ -73,15 +74,15 @@ public:
     Done run(const Job& job);
 
     // What the first layers make of samples, in any number, without dropout.
-    void look(const float* weights, const Samples& samples, int64_t count, Tap tap);
+    void look(const float* weights, const Samples& samples, int64_t count, Tap tap, float* statistics = nullptr);
 
     // The sum over samples, in any number, of |gradient of its own loss|^2, without dropout and smoothing.
-    double trace(const float* weights, const Samples& samples, int64_t count);
+    double trace(const float* weights, const Samples& samples, int64_t count, float* statistics = nullptr);
 
     // One batch in two halves, between which the caller may think: the losses and what some layers make of the batch;
     // then the gradient [P], with more gradient added at those places.
     Done ahead(const float* weights, const Samples& samples, int count, int64_t step, uint64_t seed,
-               const std::vector<Tap>& taps);
+               const std::vector<Tap>& taps, float* statistics = nullptr);
     void back(const float* weights, const std::vector<Tap>& more, float* gradient);
 
     const Program& program() const { return program_; }
@@ -93,7 +94,8 @@ private:
         const float* weights;
         int64_t step;
         uint64_t seed;
-        bool still;  // whether nothing is dropped
+        bool still;  // whether nothing is dropped, and norms are by running statistics
+        float* statistics = nullptr;  // these, which move unless it is still
     };
     // What becomes of gradients on their way.
     struct Use {
@@ -135,6 +137,13 @@ private:
     void norm(size_t index, size_t with, const float* weights, int blocks);
     void norm_gradient(size_t index, size_t with, const float* weights, float* din, int blocks);
     void norm_weights(const Layer& layer, int index, int blocks, Use& use);
+    Channel channel_of(const Layer& layer, int count) const;
+    bool relu_follows(size_t norm, size_t layers, const std::vector<Tap>& taps, int place) const;
+    void batch_norm(const Layer& layer, int index, const Pass& pass, int count, bool relu);
+    void batch_norm_gradient(const Layer& layer, int index, const Pass& pass, int count, bool relu, float* din,
+                             Use& use);
+    void squares_of_norm(const Channel& channel, const float* in, const float* dout, bool scales, bool shifts,
+                         Use& use);
     void add_map(int from, const std::vector<float*>& numbers, int to, bool more, int blocks);
     void last(const Layer& layer, int count);
     void last_gradient(const Layer& layer, int count);
@@ -177,6 +186,7 @@ struct Rounds::Tables {
     std::vector<float> share;
     std::vector<float> room_u;
     float* u = nullptr;  // sums of weights, for squares
+    std::vector<Channel> channels;  // of a batch norm, as the last pass computed them
     // Of a norm: moments of groups, and gradients by lane.
     std::vector<float> room_moments, room_scales;
     float *moments = nullptr, *scales = nullptr;
