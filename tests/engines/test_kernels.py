@@ -40,7 +40,15 @@ def build(folder: Path, sets: dict[str, list[str]], *options: str, source: Path 
         subprocess.run([*common, *flags, *kernels, "-c", "-o", objects[-1]], check=True)
     define = ["-DPOLYRHYTHM_X86"] if len(sets) > 1 else []
     program = folder / "check"
-    names = ("batch_norms.cpp", "norm_passes.cpp", "plan.cpp", "program.cpp", "residuals.cpp", "rounds.cpp", "sequences.cpp")
+    names = (
+        "batch_norms.cpp",
+        "norm_passes.cpp",
+        "plan.cpp",
+        "program.cpp",
+        "residuals.cpp",
+        "rounds.cpp",
+        "sequences.cpp",
+    )
     sources = [*(str(source / name) for name in names), str(CHECK)]
     subprocess.run([*common, *define, *sources, *objects, "-o", str(program)], check=True)
     return program
