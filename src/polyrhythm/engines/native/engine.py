@@ -30,9 +30,9 @@ from polyrhythm.core.local_step import Computed, LocalSteps
 from polyrhythm.core.protocols import ClientData, Done, Job, Opening
 from polyrhythm.engines.looking import FrozenLens, View
 from polyrhythm.engines.native.extension import compiled, holds
-from polyrhythm.engines.native.jobs import divided, moments_of
+from polyrhythm.engines.native.jobs import divided, moments_of, slopes_of
 from polyrhythm.engines.native.passes import Passes, arrays, goals, rows, tokens
-from polyrhythm.engines.native.program import Dropout, Place, Program
+from polyrhythm.engines.native.program import Dropout, Program
 from polyrhythm.engines.native.reading import program_of
 from polyrhythm.engines.native.statistics import Statistics
 from polyrhythm.engines.torch import TorchEngine
@@ -247,7 +247,8 @@ class NativeEngine(LocalSteps):
             layers.add(watch)
         current = {name: torch.empty(len(inputs), places[name].width) for name in sorted(layers)}
         if watch is not None:
-            judged = current[watch] if self.one_mode else self._look_now(inputs, places[watch])
+            now = Model(weights=self.weights, buffers=self.buffers())
+            judged = current[watch] if self.one_mode else self._passes.look(now, places[watch], rows(inputs))
             pair = judged, self.frozen_features("received", watch, inputs, positions)
             self.forward_samples += 0 if self.one_mode else len(inputs)
         loss, squared = self._ahead(inputs, targets, [(places[name].layers, z.numpy()) for name, z in current.items()])
@@ -282,11 +283,6 @@ class NativeEngine(LocalSteps):
         self._statistics.batches += 1
         return found
 
-    def _look_now(self, inputs: Tensor, place: Place) -> Tensor:
-        """What a place holds under the model in training, but in eval mode."""
-        now = Model(weights=self.weights, buffers=self.buffers())
-        return self._passes.look(now, place, rows(inputs), np.arange(len(inputs)))
-
     def slope(
         self, at: Tensor, inputs: Tensor, targets: Tensor, positions: np.ndarray, buffers: Buffers | None
     ) -> Slope:
@@ -314,7 +310,7 @@ class NativeEngine(LocalSteps):
             return self._everywhere(which, layer).index_select(0, torch.from_numpy(np.ascontiguousarray(positions)))
         self.forward_samples += len(inputs)
         model, place = self._model(which), self.program.places[layer]
-        return self._passes.look(model, place, rows(inputs), np.arange(len(inputs)))
+        return self._passes.look(model, place, rows(inputs))
 
     def _everywhere(self, which: Which, layer: str) -> Tensor:
         """Representations of all of the visit's samples, computed once."""
@@ -402,14 +398,3 @@ class NativeEngine(LocalSteps):
 
     def buffers(self) -> Buffers:
         return self._statistics.buffers()
-
-
-def slopes_of(terms: Sequence[Term], view: View, current: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The gradient of some terms at the representations that they read."""
-    for features in current.values():
-        features.requires_grad_()
-    found = [extra for term in terms if (extra := term.term(view)) is not None]
-    if not found:
-        return {}
-    slopes = torch.autograd.grad(torch.stack(found).sum(), list(current.values()), allow_unused=True)
-    return {name: g.contiguous() for name, g in zip(current, slopes, strict=True) if g is not None}

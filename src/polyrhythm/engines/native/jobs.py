@@ -1,13 +1,16 @@
-"""What a job asks of its optimiser and of its pushes, as C++ takes it."""
+"""What a job asks of its optimiser, its pushes and its terms, as C++ takes it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from polyrhythm.core.protocols import Job
-from polyrhythm.methods.correction import Push
+from polyrhythm.engines.looking import View
+from polyrhythm.methods.correction import Push, Term
 from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
 
 
@@ -37,3 +40,14 @@ def moments_of(job: Job) -> dict[str, Any] | None:
 def divided(push: Push) -> Push:
     """A push with its factor taken out."""
     return Push(pull=push.pull / push.factor, shift=None if push.shift is None else push.shift / push.factor)
+
+
+def slopes_of(terms: Sequence[Term], view: View, current: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The gradient of some terms at the representations that they read."""
+    for features in current.values():
+        features.requires_grad_()
+    found = [extra for term in terms if (extra := term.term(view)) is not None]
+    if not found:
+        return {}
+    slopes = torch.autograd.grad(torch.stack(found).sum(), list(current.values()), allow_unused=True)
+    return {name: g.contiguous() for name, g in zip(current, slopes, strict=True) if g is not None}

@@ -33,8 +33,9 @@ class Passes:
     def __init__(self, program: Program, rounds: Rounds, task: Task) -> None:
         self._program, self._rounds, self._task = program, rounds, task
 
-    def look(self, model: Model, place: Place, inputs: np.ndarray, order: np.ndarray) -> Tensor:
-        """What a place of the network holds for some rows of inputs. [len(order), width]"""
+    def look(self, model: Model, place: Place, inputs: np.ndarray, order: np.ndarray | None = None) -> Tensor:
+        """What a place of the network holds for some rows of inputs, or all. [len(order), width]"""
+        order = np.arange(len(inputs)) if order is None else order
         found = torch.empty(len(order), place.width)
         out = place.layers, found.numpy()
         self._rounds.look(**self._given(model), inputs=inputs, order=order, out=out)
@@ -53,7 +54,7 @@ class Passes:
             some = where[i : i + EVALUATION_BATCH]
             if known is None:
                 inputs, targets = data.batch(some, None)
-                yield self.look(model, place, rows(inputs), np.arange(len(some))), targets
+                yield self.look(model, place, rows(inputs)), targets
             else:
                 held, goals, which = known
                 order = some if which is None else which[some]
