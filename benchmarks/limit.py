@@ -60,6 +60,8 @@ WORKS: Mapping[str, Work] = {
     "lstm-64": Work("char-lstm", {"hidden": 64}, (80,), 10, 80),
     "lstm-64-of-32": Work("char-lstm", {"hidden": 64}, (80,), 32, 80),
     "lstm-96": Work("char-lstm", {"hidden": 96}, (80,), 10, 80),
+    "lstm-128": Work("char-lstm", {"hidden": 128}, (80,), 10, 80),
+    "lstm-256": Work("char-lstm", {"hidden": 256}, (80,), 10, 80),
     "lstm-512": Work("char-lstm", {"embedding": 256, "hidden": 512}, (80,), 16, 80),
 }
 SIDE = 2048
