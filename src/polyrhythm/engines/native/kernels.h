@@ -14,9 +14,6 @@
 constexpr int LANES = 16;
 constexpr int TALL = 12;  // rows of a tile that is one register wide, enough to hide the latency
 
-// Floats of a row that holds so many numbers, in whole registers of any processor.
-constexpr int padded_row(int numbers) { return (numbers + LANES - 1) / LANES * LANES; }
-
 // What learns: weights [rows, taps] times a matrix [taps, columns] that is never built.
 //
 // Column j of it is a window into the input, and tap t a place in that window: its 16 numbers lie at
@@ -132,9 +129,7 @@ struct Channel {
 // registers run along the numbers of a sample, and a batch of any size leaves none of their lanes idle.
 struct Row {
     int parts, each;
-
-    int part() const { return padded_row(each); }
-    int floats() const { return parts * part(); }
+    int part, floats;  // of a part, and of all of them
 };
 
 // Rows times a matrix that lies as `panels` lays it.

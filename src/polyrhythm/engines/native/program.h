@@ -18,9 +18,12 @@ struct Map {
     int rows() const { return height + 2 * above; }
     int columns() const { return width + 2 * beside; }
     int features() const { return channels * height * width; }
-    Row row() const { return {parts, channels / parts}; }  // of a sequence
+    Row row() const {  // of a sequence
+        const int each = channels / parts, part = (each + LANES - 1) / LANES * LANES;
+        return {parts, each, part, parts * part};
+    }
     int floats() const {  // of one block
-        return (sequence ? width * row().floats() : channels * rows() * columns()) * LANES;
+        return (sequence ? width * row().floats : channels * rows() * columns()) * LANES;
     }
     // The sixteen lanes of a pixel of the padded map; of the map itself with `inside`.
     int padded(int c, int y, int x) const { return ((c * rows() + y) * columns() + x) * LANES; }

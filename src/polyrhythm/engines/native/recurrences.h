@@ -10,10 +10,10 @@ constexpr int DEEP = 64;             // rows that are added up before those of t
 // from[r * row + c * column]. Columns and rows are those of a `Row`, with zeros where it is filled up. Of each panel the
 // first row comes first, then the second, and so on.
 void panels(const float* from, const Row& across, int64_t column, const Row& down, int64_t row, float* to) {
-    const int part = across.part(), deep = down.part();
-    for (int first = 0; first < across.floats(); first += PANEL, to += int64_t(down.floats()) * PANEL) {
-        for (int64_t i = 0; i < int64_t(down.floats()) * PANEL; ++i) to[i] = 0;
-        for (int c = 0; c < PANEL && first + c < across.floats(); ++c) {
+    const int part = across.part, deep = down.part;
+    for (int first = 0; first < across.floats; first += PANEL, to += int64_t(down.floats) * PANEL) {
+        for (int64_t i = 0; i < int64_t(down.floats) * PANEL; ++i) to[i] = 0;
+        for (int c = 0; c < PANEL && first + c < across.floats; ++c) {
             const int at = first + c, unit = at % part;
             if (unit >= across.each) continue;
             const float* here = from + (int64_t(at / part) * across.each + unit) * column;

@@ -12,13 +12,13 @@ void each_token(const Map& in, const Map& out, const float* tokens, int count, F
     for (int x = 0; x < out.width; ++x)
         for (int b = 0; b < count; ++b)
             f(int64_t(tokens[int64_t(b / LANES) * in.floats() + in.inside(x, 0, 0) + b % LANES]),
-              (int64_t(x) * count + b) * out.row().floats(), b);
+              (int64_t(x) * count + b) * out.row().floats, b);
 }
 
 // Calls f(first number of a part, where it lies in its row) for each part of a row.
 template <class F>
 void each_part(const Row& row, F f) {
-    for (int part = 0; part < row.parts; ++part) f(part * row.each, part * row.part());
+    for (int part = 0; part < row.parts; ++part) f(part * row.each, part * row.part);
 }
 
 // Calls f(number of a row of samples, where it lies in a sequence) for each part of each pixel of each sample.
@@ -28,7 +28,7 @@ void each_row(const Map& map, int count, F f) {
     for (int b = 0; b < count; ++b)
         for (int x = 0; x < map.width; ++x)
             each_part(row, [&](int c, int place) {
-                f((int64_t(b) * map.width + x) * map.channels + c, (int64_t(x) * count + b) * row.floats() + place);
+                f((int64_t(b) * map.width + x) * map.channels + c, (int64_t(x) * count + b) * row.floats + place);
             });
 }
 
@@ -36,7 +36,7 @@ constexpr int WIDEST = 64;  // panel of any processor
 
 // Floats of weights in panels.
 size_t in_panels(const Row& across, const Row& down) {
-    return size_t(across.floats() + WIDEST - 1) / WIDEST * WIDEST * down.floats();
+    return size_t(across.floats + WIDEST - 1) / WIDEST * WIDEST * down.floats;
 }
 
 }  // namespace
@@ -46,10 +46,10 @@ void Rounds::tabulate_sequence(const Layer& layer, Tables& t, int blocks) {
     const Map &given = program_.maps[recurs ? layer.out : layer.in], &made = program_.maps[recurs ? layer.in : layer.out];
     t.product.rows = made.channels, t.product.taps = given.channels;
     t.panels = aligned(t.room_panels, std::max(in_panels(made.row(), given.row()), in_panels(given.row(), made.row())));
-    t.bias = aligned(t.room_bias, made.row().floats());
+    t.bias = aligned(t.room_bias, made.row().floats);
     if (!recurs) return;
     t.cells = aligned(t.room_cells, size_t(2) * given.floats() * blocks);
-    t.carry = aligned(t.room_carry, size_t(given.row().floats()) * LANES * blocks);
+    t.carry = aligned(t.room_carry, size_t(given.row().floats) * LANES * blocks);
 }
 
 void Rounds::embed(const Layer& layer, const float* weights, int count) {
@@ -95,7 +95,7 @@ void Rounds::along_sequence(const Layer& layer, const Tables& t, const float* we
     const Map& in = program_.maps[layer.in];
     const Row from = in.row(), to = program_.maps[layer.out].row();
     k_.panels(weights + layer.weights, to, in.channels, from, 1, t.panels);
-    k_.row_product({in.width * count, from.floats(), to.floats(), from.floats(), to.floats(), false},
+    k_.row_product({in.width * count, from.floats, to.floats, from.floats, to.floats, false},
                    values_[layer.in], t.panels, row_bias(layer, t, to, weights), values_[layer.out]);
 }
 
@@ -103,21 +103,21 @@ void Rounds::back_along_sequence(const Layer& layer, const Tables& t, const floa
     const Map& in = program_.maps[layer.in];
     const Row from = in.row(), to = program_.maps[layer.out].row();
     k_.panels(weights + layer.weights, from, 1, to, in.channels, t.panels);
-    k_.row_product({in.width * count, to.floats(), from.floats(), to.floats(), from.floats(), false},
+    k_.row_product({in.width * count, to.floats, from.floats, to.floats, from.floats, false},
                    gradients_[layer.out], t.panels, nullptr, gradients_[layer.in]);
 }
 
 void Rounds::recur(const Layer& layer, const Tables& t, const float* weights, int count) {
     const Map &gates = program_.maps[layer.in], &states = program_.maps[layer.out];
     k_.panels(weights + layer.weights, gates.row(), states.channels, states.row(), 1, t.panels);
-    k_.recurrence({states.row().floats(), states.width, count}, t.panels, row_bias(layer, t, gates.row(), weights),
+    k_.recurrence({states.row().floats, states.width, count}, t.panels, row_bias(layer, t, gates.row(), weights),
                   values_[layer.in], t.cells, values_[layer.out]);
 }
 
 void Rounds::recurrence_gradient(const Layer& layer, const Tables& t, const float* weights, int count) {
     const Map &gates = program_.maps[layer.in], &states = program_.maps[layer.out];
     k_.panels(weights + layer.weights, states.row(), 1, gates.row(), states.channels, t.panels);
-    k_.recurrence_gradient({states.row().floats(), states.width, count}, t.panels, values_[layer.in], t.cells,
+    k_.recurrence_gradient({states.row().floats, states.width, count}, t.panels, values_[layer.in], t.cells,
                            gradients_[layer.out], t.carry, gradients_[layer.in]);
 }
 
@@ -133,17 +133,17 @@ void Rounds::sequence_gradient(const Layer& layer, int index, int count, Use& us
     const int64_t size = int64_t(t.product.rows) * taps;
     // From all rows, or from one of so many, and the same of a bias.
     const auto weigh = [&](int first, int every) {
-        const float* dout = gradients_[made] + (int64_t(recurs) * count + first) * to.floats();
+        const float* dout = gradients_[made] + (int64_t(recurs) * count + first) * to.floats;
         std::fill_n(weights, size, 0.0f);
         each_part(to, [&](int row, int place) {
-            k_.row_weights((steps - recurs) * count / every, to.each, dout + place, int64_t(every) * to.floats(),
-                           values_[given] + int64_t(first) * from.floats(), int64_t(every) * from.floats(), taps,
+            k_.row_weights((steps - recurs) * count / every, to.each, dout + place, int64_t(every) * to.floats,
+                           values_[given] + int64_t(first) * from.floats, int64_t(every) * from.floats, taps,
                            weights + int64_t(row) * taps);
         });
     };
     const auto sum = [&](int first, int every) {
-        k_.row_sums(steps * count / every, gradients_[made] + int64_t(first) * to.floats(),
-                    int64_t(every) * to.floats(), to.floats(), t.bias);
+        k_.row_sums(steps * count / every, gradients_[made] + int64_t(first) * to.floats,
+                    int64_t(every) * to.floats, to.floats, t.bias);
         each_part(to, [&](int row, int place) { std::copy_n(t.bias + place, to.each, bias + row); });
     };
     for (int sample = 0; use.single && sample < count; ++sample) {
@@ -166,10 +166,10 @@ void Rounds::sequence_gradient(const Layer& layer, int index, int count, Use& us
 // The last row of each sample into its lane.
 void Rounds::last(const Layer& layer, int count) {
     const Map &in = program_.maps[layer.in], &out = program_.maps[layer.out];
-    const float *from = values_[layer.in] + int64_t(in.width - 1) * count * in.row().floats(), *rows[LANES];
+    const float *from = values_[layer.in] + int64_t(in.width - 1) * count * in.row().floats, *rows[LANES];
     for (int first = 0; first < count; first += LANES) {
         for (int b = 0; b < LANES; ++b)
-            rows[b] = first + b < count ? from + int64_t(first + b) * in.row().floats() : blank_.data();
+            rows[b] = first + b < count ? from + int64_t(first + b) * in.row().floats : blank_.data();
         k_.to_lanes(rows, out.channels, place_[layer.out].data(), values_[layer.out] + int64_t(first / LANES) * out.floats());
     }
 }
@@ -177,10 +177,10 @@ void Rounds::last(const Layer& layer, int count) {
 // Of all other states nothing comes of here, and their gradients were set to zero before.
 void Rounds::last_gradient(const Layer& layer, int count) {
     const Map &in = program_.maps[layer.in], &out = program_.maps[layer.out];
-    float* to = gradients_[layer.in] + int64_t(in.width - 1) * count * in.row().floats();
+    float* to = gradients_[layer.in] + int64_t(in.width - 1) * count * in.row().floats;
     for (int first = 0; first < count; first += LANES)
         k_.to_rows(gradients_[layer.out] + int64_t(first / LANES) * out.floats(), place_[layer.out].data(), out.channels,
-                   to + int64_t(first) * in.row().floats(), in.row().floats());
+                   to + int64_t(first) * in.row().floats, in.row().floats);
 }
 
 // A sequence's numbers, sample by sample.
