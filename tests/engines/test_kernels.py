@@ -158,9 +158,9 @@ MUTANTS = {
     ),
     "biased running variances": ("batch_norms.cpp", "moments[1] * numbers / (numbers - 1)", "moments[1]"),
     "running means that stay": ("batch_norms.cpp", "moves * moments[0] + (1 - moves) * mean[c]", "mean[c]"),
+    "one block's squares of norms": ("batch_norms.cpp", "in + int64_t(n) * channel.in_block", "in"),
     "no relu after a norm": ("batch_norms.h", "where(keep | ~(number <= V{}), number)", "number"),
     "relu after a norm lets through": ("batch_norms.h", "RELU ? where(~(normed(q, in) <= V{}), dout) : dout", "dout"),
-    "what lies before a relu is not there": ("batch_norms.cpp", "if (tap.place == int(norm) + 1) return false;", ""),
     "one number has a variance": ("batch_norms.cpp", "if (live && numbers < 2)", "if (live && numbers < 1)"),
     "another's border": ("rounds.cpp", "y * window.down - window.above, x", "y * window.down - in.above, x"),
     "cells forget nothing": (

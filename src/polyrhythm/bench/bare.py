@@ -159,6 +159,7 @@ class CharLstm(nn.Module):
         return self.output(self.lstm(self.embedding(tokens))[0][:, -1])  # type: ignore[no-any-return]
 
 
+RESIDUAL: dict[str, Any] = {"shape": (3, 32, 32), "clients": 10, "cohort": 2, "lr": 0.01, "deep": True}
 WORKS = {
     "lenet5-fmnist": Work(name="lenet5", model=lambda: lenet5(1, 256), shape=(1, 28, 28), lr=0.01),
     "mlp-fmnist": Work(name="mlp", model=mlp, shape=(1, 28, 28), batch=50),
@@ -169,40 +170,12 @@ WORKS = {
         shape=(3, 32, 32),
         **{"samples": 500, "epochs": 10, "lr": 0.01, "momentum": 0.9, "decay": 5e-4},  # type: ignore[arg-type]
     ),
-    "resnet9-cifar10": Work(
-        name="resnet9",
-        model=resnet9,
-        shape=(3, 32, 32),
-        clients=10,
-        samples=100,
-        cohort=2,
-        batch=50,
-        lr=0.01,
-        deep=True,
-    ),
+    "resnet9-cifar10": Work(name="resnet9", model=resnet9, samples=100, batch=50, **RESIDUAL),
     "resnet9-batch-cifar10": Work(
-        name="resnet9",
-        settings={"norm": "batch"},
-        model=lambda: resnet9(nn.BatchNorm2d),
-        shape=(3, 32, 32),
-        clients=10,
-        samples=100,
-        cohort=2,
-        batch=50,
-        lr=0.01,
-        deep=True,
+        **{"name": "resnet9", "settings": {"norm": "batch"}, "model": lambda: resnet9(nn.BatchNorm2d)},
+        **{"samples": 100, "batch": 50, **RESIDUAL},
     ),
-    "resnet18-cifar10": Work(
-        name="resnet18",
-        model=resnet18,
-        shape=(3, 32, 32),
-        clients=10,
-        samples=40,
-        cohort=2,
-        batch=20,
-        lr=0.01,
-        deep=True,
-    ),
+    "resnet18-cifar10": Work(name="resnet18", model=resnet18, samples=40, batch=20, **RESIDUAL),
     "alexnet-fmnist": Work(name="alexnet", model=alexnet, shape=(1, 32, 32), clients=20, samples=100, draws=True),
     "vgg11-cifar10": Work(
         name="vgg11",

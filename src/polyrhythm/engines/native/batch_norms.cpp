@@ -22,17 +22,6 @@ Channel Rounds::channel_of(const Layer& layer, int count) const {
             in.floats(), out.floats(), 0, 0, 0, 0, false};
 }
 
-// Whether a ReLU follows a batch norm, and nobody wants to know what lies between the two: they are computed at once.
-bool Rounds::relu_follows(size_t norm, size_t layers, const std::vector<Tap>& taps, int place) const {
-    const auto& all = program_.layers;
-    if (all[norm].kind != Kind::batch_norm || norm + 1 >= layers || all[norm + 1].kind != Kind::relu ||
-        all[norm + 1].in != all[norm].out)
-        return false;
-    for (const Tap& tap : taps)
-        if (tap.place == int(norm) + 1) return false;
-    return place != int(norm) + 1;
-}
-
 void Rounds::batch_norm(const Layer& layer, int index, const Pass& pass, int count, bool relu) {
     const Map &in = program_.maps[layer.in], &out = program_.maps[layer.out];
     Channel channel = channel_of(layer, count);

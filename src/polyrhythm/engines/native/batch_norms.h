@@ -1,7 +1,7 @@
 // Norms of each channel over all samples of a batch. Part of kernels.cpp, which includes it.
 //
 // A sum is of every fourth pixel of a row in each lane, then of these four, row by row and block by block; the lanes
-// are then folded in halves, in double precision. Idle lanes are in no sum, and what is written to them is zero.
+// are then added up in double precision. Idle lanes are in no sum, and what is written to them is zero.
 
 // Which lanes of a register are not idle, in block n.
 INLINE I used_of(const Channel& q, int n, int part) {

@@ -242,24 +242,24 @@ class NativeEngine(LocalSteps):
     ) -> Computed:
         places = self.program.places
         layers = {name for term in terms for name in term.layers or ()}
-        pair = None
         if watch is not None and self.one_mode:
             layers.add(watch)
         current = {name: torch.empty(len(inputs), places[name].width) for name in sorted(layers)}
+        pair = None
         if watch is not None:
-            now = Model(weights=self.weights, buffers=self.buffers())
-            judged = current[watch] if self.one_mode else self._passes.look(now, places[watch], rows(inputs))
+            judged = current[watch] if self.one_mode else self._judged(watch, inputs)
             pair = judged, self.frozen_features("received", watch, inputs, positions)
-            self.forward_samples += 0 if self.one_mode else len(inputs)
         loss, squared = self._ahead(inputs, targets, [(places[name].layers, z.numpy()) for name, z in current.items()])
         more = slopes_of(terms, View(self, inputs, targets, positions, current), current) if terms else {}
-        self._training.back(
-            weights=self.weights.numpy(),
-            gradient=self.gradient.numpy(),
-            more=[(places[name].layers, slope.numpy()) for name, slope in more.items()],
-        )
+        slopes = [(places[name].layers, slope.numpy()) for name, slope in more.items()]
+        self._training.back(weights=self.weights.numpy(), gradient=self.gradient.numpy(), more=slopes)
         mean = torch.tensor(loss / len(inputs))
         return Computed(mean, self.program.idle, pair, torch.tensor(squared, dtype=torch.float64) if squares else None)
+
+    def _judged(self, layer: str, inputs: Tensor) -> Tensor:
+        self.forward_samples += len(inputs)
+        now = Model(weights=self.weights, buffers=self.buffers())
+        return self._passes.look(now, self.program.places[layer], rows(inputs))
 
     def outputs(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """The outputs of a batch in training."""

@@ -16,11 +16,11 @@ void lead_to(Norm& q, const Map& out, const Map& other) {
 }  // namespace
 
 // How many of the first `layers` layers follow a norm and are computed with it: none where a tap, or a contrast at
-// `place`, looks at what lies between them.
+// `place`, looks at what lies between them, and no sum after a batch norm.
 size_t Rounds::with_norm(size_t norm, size_t layers, const std::vector<Tap>& taps, int place) const {
     const auto& all = program_.layers;
     size_t last = norm + 1;
-    if (last < layers && all[last].kind == Kind::sum && !all[last].more) ++last;
+    if (all[norm].kind == Kind::norm && last < layers && all[last].kind == Kind::sum && !all[last].more) ++last;
     if (last >= layers || all[last].kind != Kind::relu) return 0;
     const auto between = [&](int place) { return place > int(norm) && place <= int(last); };
     for (const Tap& tap : taps)
@@ -35,7 +35,8 @@ size_t Rounds::with_norm_before(size_t index, const std::vector<Tap>& taps, int 
     if (all[index].kind != Kind::relu || index < 2) return 0;
     const Layer& before = all[index - 1];
     const bool sum = before.kind == Kind::sum;
-    if (all[index - 1 - sum].kind != Kind::norm) return 0;
+    const Kind kind = all[index - 1 - sum].kind;
+    if (kind != Kind::norm && (sum || kind != Kind::batch_norm)) return 0;
     if (sum && (before.other_more || !gradients_[before.other])) return 0;
     return with_norm(index - 1 - sum, all.size(), taps, place);
 }

@@ -424,16 +424,14 @@ void Rounds::forward(const Pass& pass, int count, const std::vector<Tap>& taps, 
                 add_map(layer.in, values_, layer.out, false, blocks);
                 add_map(layer.other, values_, layer.out, true, blocks);
                 break;
-            case Kind::norm: {
-                const size_t with = with_norm(i, layers, taps, kept);
-                norm(i, with, pass.weights, blocks);
-                i += with;
-                break;
-            }
+            case Kind::norm:
             case Kind::batch_norm: {
-                const bool relu = relu_follows(i, layers, taps, kept);
-                batch_norm(layer, int(i), pass, count, relu);
-                i += relu;
+                const size_t with = with_norm(i, layers, taps, kept);
+                if (layer.kind == Kind::norm)
+                    norm(i, with, pass.weights, blocks);
+                else
+                    batch_norm(layer, int(i), pass, count, with > 0);
+                i += with;
                 break;
             }
         }
@@ -481,13 +479,11 @@ void Rounds::backward(
     for (size_t i = tables_.size(); i-- > lowest;) {
         const size_t with = with_norm_before(i, more, contrast ? contrast->place : -1);
         i -= with;
-        const bool relu = i > lowest && relu_follows(i - 1, tables_.size(), more, contrast ? contrast->place : -1);
-        i -= relu;
         const Layer& layer = program_.layers[i];
         const Tables& t = tables_[i];
         const int64_t size = int64_t(program_.maps[layer.in].floats()) * blocks;
-        // Where a later layer reads the same map, its gradient is there already, and this one's is added to it.
         Plan* plan = plans_[0].second[i].get();
+        // Where a later layer reads the same map, its gradient is there already, and this one's is added to it.
         const bool several = layer.more && i > lowest && gradients_[layer.in] && layer.kind != Kind::sum;
         const bool adds = several && !(plan && plan->square);  // which add by themselves
         float* there = gradients_[layer.in];
@@ -539,7 +535,7 @@ void Rounds::backward(
                 norm_gradient(i, with, pass.weights, din, blocks);
                 if (learns(i)) norm_weights(layer, int(i), blocks, use);
                 break;
-            case Kind::batch_norm: batch_norm_gradient(layer, int(i), pass, count, relu, din, use); break;
+            case Kind::batch_norm: batch_norm_gradient(layer, int(i), pass, count, with > 0, din, use); break;
         }
         if (adds) {
             k_.add(beside_, there, size);

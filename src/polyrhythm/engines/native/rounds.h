@@ -138,7 +138,6 @@ private:
     void norm_gradient(size_t index, size_t with, const float* weights, float* din, int blocks);
     void norm_weights(const Layer& layer, int index, int blocks, Use& use);
     Channel channel_of(const Layer& layer, int count) const;
-    bool relu_follows(size_t norm, size_t layers, const std::vector<Tap>& taps, int place) const;
     void batch_norm(const Layer& layer, int index, const Pass& pass, int count, bool relu);
     void batch_norm_gradient(const Layer& layer, int index, const Pass& pass, int count, bool relu, float* din,
                              Use& use);
