@@ -172,8 +172,10 @@ WORKS = {
     ),
     "resnet9-cifar10": Work(name="resnet9", model=resnet9, samples=100, batch=50, **RESIDUAL),
     "resnet9-batch-cifar10": Work(
-        **{"name": "resnet9", "settings": {"norm": "batch"}, "model": lambda: resnet9(nn.BatchNorm2d)},
-        **{"samples": 100, "batch": 50, **RESIDUAL},
+        name="resnet9",
+        settings={"norm": "batch"},
+        model=lambda: resnet9(nn.BatchNorm2d),
+        **(RESIDUAL | {"samples": 100, "batch": 50}),
     ),
     "resnet18-cifar10": Work(name="resnet18", model=resnet18, samples=40, batch=20, **RESIDUAL),
     "alexnet-fmnist": Work(name="alexnet", model=alexnet, shape=(1, 32, 32), clients=20, samples=100, draws=True),
