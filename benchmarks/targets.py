@@ -28,6 +28,7 @@ REPEATS = {
     "resnet9-cifar10": 5,
     "resnet9-batch-cifar10": 5,
     "resnet18-cifar10": 5,
+    "resnet18-batch-cifar10": 5,
     "alexnet-fmnist": 7,
     "vgg11-cifar10": 5,
 }

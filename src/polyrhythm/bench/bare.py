@@ -127,10 +127,9 @@ def resnet9(norm: Callable[[int], nn.Module] = in_groups) -> nn.Module:
     )
 
 
-def resnet18() -> nn.Module:
+def resnet18(norm: Callable[[int], nn.Module] = in_groups) -> nn.Module:
     def layer(inputs: int, outputs: int, kernel: int, stride: int) -> list[nn.Module]:
-        convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
-        return [convolution, nn.GroupNorm(16, outputs)]
+        return [nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False), norm(outputs)]
 
     class Block(nn.Module):
         def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -178,6 +177,12 @@ WORKS = {
         **(RESIDUAL | {"samples": 100, "batch": 50}),
     ),
     "resnet18-cifar10": Work(name="resnet18", model=resnet18, samples=40, batch=20, **RESIDUAL),
+    "resnet18-batch-cifar10": Work(
+        name="resnet18",
+        settings={"norm": "batch"},
+        model=lambda: resnet18(nn.BatchNorm2d),
+        **(RESIDUAL | {"samples": 40, "batch": 20}),
+    ),
     "alexnet-fmnist": Work(name="alexnet", model=alexnet, shape=(1, 32, 32), clients=20, samples=100, draws=True),
     "vgg11-cifar10": Work(
         name="vgg11",

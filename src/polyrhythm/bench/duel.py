@@ -42,6 +42,7 @@ ASKED = {
     "resnet9-cifar10": 1.3,
     "resnet9-batch-cifar10": 1.3,
     "resnet18-cifar10": 1.3,
+    "resnet18-batch-cifar10": 1.3,
     "alexnet-fmnist": 1.3,
     "vgg11-cifar10": 1.3,
     "lstm-shakespeare": 1.3,
