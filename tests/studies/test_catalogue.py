@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from polyrhythm import __version__
 from polyrhythm.base.errors import UserError
 from polyrhythm.results import Run
 from polyrhythm.studies.definition import SCALES
@@ -88,6 +89,23 @@ def test_a_page_says_what_is_not_the_scale_s_own() -> None:
         text = page.markdown(plan, Findings(), page.made(plan, 0.0), {})
         assert words in text
         assert ("Scaled: " in text) == (plan not in (whole, elsewhere))
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        ("0123456789abcdef0123456789abcdef01234567", "polyrhythm {} (commit 01234567), Python"),
+        ("0123456789abcdef0123456789abcdef01234567-dirty", "polyrhythm {} (commit 01234567-dirty), Python"),
+        ("", "polyrhythm {}, Python"),
+    ],
+)
+def test_a_page_names_the_commit_of_the_code_that_made_it(
+    known: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where that was installed: a wheel has its commit written down."""
+    monkeypatch.setattr(page, "commit", lambda: known)
+    plan = planned(ALL["ccfl/table-2"], "quick")
+    assert told.format(__version__) in page.markdown(plan, Findings(), page.made(plan, 0.0), {})
 
 
 def of_each_paper(most: int) -> set[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from polyrhythm import __version__
+from polyrhythm.base.origin import commit
 from polyrhythm.report.markdown import escaped, table
 from polyrhythm.results.tables import Table, rows
 from polyrhythm.runs.environment import library_versions, machine
@@ -105,10 +105,10 @@ def _lines(plan: Plan, findings: Findings, how: Mapping[str, Any], tuned: Mappin
     yield ""
     if how["command"]:
         yield from ("```console", f"$ {how['command']}", "```", "")
-    commit, versions = f" (commit {how['commit']})" if how["commit"] else "", how["versions"]
+    of_commit, versions = f" (commit {how['commit']})" if how["commit"] else "", how["versions"]
     took = f"; {_duration(how['seconds'])} of one processor for all runs" if how["seconds"] else ""
     yield (
-        f"{how['date']}, polyrhythm {versions['polyrhythm']}{commit}, Python {versions['python']}, torch "
+        f"{how['date']}, polyrhythm {versions['polyrhythm']}{of_commit}, Python {versions['python']}, torch "
         f"{versions['torch']}; {escaped(how['machine'])}{took}."
     )
 
@@ -248,18 +248,9 @@ def _duration(seconds: float) -> str:
 
 
 def _commit() -> str:
-    """The commit of the repository that this file is part of; "" if it is in none, or was installed."""
-
-    def git(*arguments: str) -> str:
-        found = subprocess.run(
-            ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
-        )
-        return found.stdout.strip()
-
-    try:
-        return git("rev-parse", "--short", "HEAD") if git("ls-files", Path(__file__).name) else ""
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+    """The commit of this code in eight digits, with "-dirty" if files were changed since; "" if nobody knows."""
+    digits, mark, changed = commit().partition("-")
+    return digits[:8] + mark + changed
 
 
 def slug(text: str) -> str:
