@@ -159,6 +159,8 @@ class CharLstm(nn.Module):
 
 
 RESIDUAL: dict[str, Any] = {"shape": (3, 32, 32), "clients": 10, "cohort": 2, "lr": 0.01, "deep": True}
+RESNET9 = RESIDUAL | {"name": "resnet9", "samples": 100, "batch": 50}
+RESNET18 = RESIDUAL | {"name": "resnet18", "samples": 40, "batch": 20}
 WORKS = {
     "lenet5-fmnist": Work(name="lenet5", model=lambda: lenet5(1, 256), shape=(1, 28, 28), lr=0.01),
     "mlp-fmnist": Work(name="mlp", model=mlp, shape=(1, 28, 28), batch=50),
@@ -169,20 +171,10 @@ WORKS = {
         shape=(3, 32, 32),
         **{"samples": 500, "epochs": 10, "lr": 0.01, "momentum": 0.9, "decay": 5e-4},  # type: ignore[arg-type]
     ),
-    "resnet9-cifar10": Work(name="resnet9", model=resnet9, samples=100, batch=50, **RESIDUAL),
-    "resnet9-batch-cifar10": Work(
-        name="resnet9",
-        settings={"norm": "batch"},
-        model=lambda: resnet9(nn.BatchNorm2d),
-        **(RESIDUAL | {"samples": 100, "batch": 50}),
-    ),
-    "resnet18-cifar10": Work(name="resnet18", model=resnet18, samples=40, batch=20, **RESIDUAL),
-    "resnet18-batch-cifar10": Work(
-        name="resnet18",
-        settings={"norm": "batch"},
-        model=lambda: resnet18(nn.BatchNorm2d),
-        **(RESIDUAL | {"samples": 40, "batch": 20}),
-    ),
+    "resnet9-cifar10": Work(model=resnet9, **RESNET9),
+    "resnet9-batch-cifar10": Work(model=lambda: resnet9(nn.BatchNorm2d), settings={"norm": "batch"}, **RESNET9),
+    "resnet18-cifar10": Work(model=resnet18, **RESNET18),
+    "resnet18-batch-cifar10": Work(model=lambda: resnet18(nn.BatchNorm2d), settings={"norm": "batch"}, **RESNET18),
     "alexnet-fmnist": Work(name="alexnet", model=alexnet, shape=(1, 32, 32), clients=20, samples=100, draws=True),
     "vgg11-cifar10": Work(
         name="vgg11",
