@@ -594,6 +594,22 @@ def test_where_rounding_decides_steps_may_lie_apart_as_far_as_it_takes_them(monk
 
 
 @compiled
+def test_no_more_roundings_are_tried_than_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, in_double = list[str](), proof._Trial._in_double
+
+    def counted(trial: Any, weights: torch.Tensor) -> dict[str, torch.Tensor]:
+        tried.append("step")
+        return in_double(trial, weights)
+
+    monkeypatch.setattr(proof._Trial, "_in_double", counted)
+    prove(tied(), permuted(), batch=16)
+    explained = len(tried)
+    with pytest.raises(Unlike):
+        prove(tied(smoothing=0.3), permuted(), batch=16)
+    assert 2 <= explained <= 6 < 1 + proof.ROUNDINGS == len(tried) - explained
+
+
+@compiled
 def test_what_rounding_does_not_explain_is_refused_there_as_well() -> None:
     with pytest.raises(Unlike, match=r"its gradient of 3\.weight is not torch's"):
         prove(tied(smoothing=0.3), permuted(), batch=16)

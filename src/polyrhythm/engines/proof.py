@@ -275,29 +275,30 @@ class _Trial:
         Where a number nearly ties with another in a pooling, or with zero in a ReLU, rounding moves gradients
         of a sample as a whole: steps may lie apart as far as rounded weights change a step in double precision.
         """
-        whole, reach = float(wanted.norm()), dict[str, float]()
+        whole, astray = float(wanted.norm()), dict[str, float]()
         for segment in self._inside.layout.segments:
             apart = float((segment.of(found) - segment.of(wanted)).norm())
-            if apart <= CLOSE * float(segment.of(wanted).norm()) + SLIGHT * whole:
-                continue
-            if not reach and isinstance(self._engine, NativeEngine):
-                reach = self._reach(weights)
-            if not apart <= TIMES * reach.get(segment.name, 0.0):
-                raise Unlike(f"its gradient of {segment.name} is not torch's")
+            if not apart <= CLOSE * float(segment.of(wanted).norm()) + SLIGHT * whole:
+                astray[segment.name] = apart
+        if not astray:
+            return
+        for reach in self._reaches(weights) if isinstance(self._engine, NativeEngine) else ():
+            astray = {name: apart for name, apart in astray.items() if not apart <= TIMES * reach[name]}
+            if not astray:
+                return
+        raise Unlike(f"its gradient of {next(iter(astray))} is not torch's")
 
-    def _reach(self, weights: Tensor) -> dict[str, float]:
+    def _reaches(self, weights: Tensor) -> Iterator[dict[str, float]]:
         """How far the step from some weights, [P], lies from that of the same ones rounded, by parameter.
 
-        The most of several roundings, of as many digits as a long sum loses; all of it in double precision.
+        One rounding after the other, of as many digits as a long sum loses; all of it in double precision.
         """
-        exact, found = self._in_double(weights.double()), dict[str, float]()
-        with seeded_torch(0, "network", "rounded"):
-            for _ in range(ROUNDINGS):
+        exact = self._in_double(weights.double())
+        for rounding in range(ROUNDINGS):
+            with seeded_torch(0, "network", "rounded", rounding):
                 noise = torch.nn.init.normal_(torch.empty(len(weights), dtype=torch.float64))
-                moved = self._in_double(weights.double() * (1 + ROUNDING * noise))
-                for name, change in moved.items():
-                    found[name] = max(found.get(name, 0.0), float((change - exact[name]).norm()))
-        return found
+            moved = self._in_double(weights.double() * (1 + ROUNDING * noise))
+            yield {name: float((change - exact[name]).norm()) for name, change in moved.items()}
 
     def _in_double(self, weights: Tensor) -> dict[str, Tensor]:
         """What a step from some weights, float64 [P], changes of each parameter, by name."""
