@@ -19,6 +19,9 @@ from polyrhythm import data
 from polyrhythm.base.errors import UserError
 from polyrhythm.data.published import PUBLISHED, compared
 from polyrhythm.data.sources import speakers, stations
+from polyrhythm.data.sources.hospitals import HOSPITALS
+
+OF_HOSPITALS = [f"processed.{name}.data" for name in HOSPITALS]
 
 
 def whole(samples: data.Samples) -> tuple[np.ndarray, np.ndarray]:
@@ -270,7 +273,8 @@ def test_regions_that_do_not_go_together_are_refused(table: str, split: str, wor
         (data.heart_disease, {"processed.va.data": b"1,2,3"}, "3 cells"),
         (data.heart_disease, {"processed.va.data": b"x" + b",1" * 13}, "could not convert"),
         (data.heart_disease, {"processed.va.data": b"inf" + b",1" * 13}, "not finite"),
-        (data.heart_disease, {"processed.va.data": b"?" + b",1" * 13}, "without an empty cell"),
+        (data.heart_disease, dict.fromkeys(OF_HOSPITALS, b"?" + b",1" * 13), "without an empty cell"),
+        (data.heart_disease, dict.fromkeys(OF_HOSPITALS[1:], b"1" + b",1" * 13), "has no processed.cleveland.data"),
         (data.tcga_brca, {"x": b""}, "has no brca.csv"),
         (data.mnist_by_writer, {"x": b""}, "has no qmnist-train-images"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -323,6 +324,38 @@ def test_a_try_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     choice = attempt(advice, some, out=tmp_path, listener=Stops())
     assert len(Run.all(tmp_path)) == 2
     assert done[0] in {run for trial in choice.rungs[0].trials for run in trial.runs.values()}
+
+
+def test_the_tries_of_another_experiment_are_refused(tmp_path: Path) -> None:
+    some = experiment(rounds=2 * LEAST)
+    attempt(pr.advise(some), some, out=tmp_path)
+    other = replace(some, seed=some.seed + 1)
+    with pytest.raises(UserError, match="is of another study"):
+        attempt(pr.advise(other), other, out=tmp_path)
+    assert attempt(pr.advise(other), other, out=tmp_path, name="other").rungs[0].name == "other rung 1"
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("fedavg(cohort=3)", ""),
+        ("fedavg(cohort=3) | sweep", ""),
+        ("fedprox(cohort=3, mu=1.0)", "correction (Prox with mu = 1)"),
+        ("fedavg(cohort=3, drop_last=true)", "drop_last = True"),
+        ("fedbuff(concurrency=6, buffer=2)", "release (Buffer with size = 2)"),
+        ("ditto(cohort=3)", "personal (PersonalCopy with"),
+    ],
+)
+def test_what_the_recipes_do_not_have_is_told(method: str, words: str) -> None:
+    notes = [note for note in pr.advise(experiment(method=method)).notes if "no recipe has these parts" in note]
+    assert len(notes) == bool(words)
+    assert not words or words in notes[0]
+
+
+@pytest.mark.parametrize("given", [30, ("updates", 30), {}, None])
+def test_a_budget_or_an_experiment_of_another_kind_is_refused(given: Any) -> None:
+    with pytest.raises(UserError):
+        pr.advise(experiment(), given) if given is not None else pr.advise("own.toml")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.studies.definition import Claim, Number, Study
 from polyrhythm.studies.page.findings import Outcome
 from polyrhythm.studies.page.judging import Results, agreement, ordered, outcomes, verdict
@@ -58,7 +60,8 @@ def results(cells: Mapping[tuple[str, str], Sequence[Pretended]], **settings: An
         name="own", file=Path("own.toml"), apart=True, paper="ccfl", items=("Table 9",), title="Own",
         rows=dict.fromkeys(rows, nothing), columns={column: {} for column in columns}, **settings,
     )  # fmt: skip
-    plan = Plan(of=of, scale="paper", seeds=(0, 1, 2), rows=rows, columns=columns, over={})
+    seeds = tuple(range(max(map(len, cells.values()))))
+    plan = Plan(of=of, scale="paper", seeds=seeds, rows=rows, columns=columns, over={})
     runs: Any = {key: dict(enumerate(several)) for key, several in cells.items()}
     versions = {key: {seed: one.versions for seed, one in several.items()} for key, several in runs.items()}
     return Results(plan=plan, runs=runs, versions=versions)
@@ -185,7 +188,9 @@ def test_what_it_takes_to_the_goal_of_another_row() -> None:
     cells = {("fast", ""): [run(0.7, 0.8, 0.9, cohort=30)], ("slow", ""): [run(0.5, 0.6, 0.7, cohort=10)]}
     claim = Claim(says="", of="fast", against="slow", goal_of="slow", measure="rounds_to", ratio_below=1.0)
     assert outcome(results(cells), claim).evidence.startswith("0.333 ×")
-    assert outcome(results(cells), replace(claim, measure="updates_to")).verdict == "differs"  # 30 against 30: 1 ×
+    assert (
+        outcome(results(cells), replace(claim, measure="updates_to")).verdict == "differs, one seed"
+    )  # 30 against 30: 1 ×
     assert outcome(results(cells), replace(claim, measure="cohort_to")).evidence.startswith("3 ×")
 
 
@@ -198,9 +203,11 @@ def test_trends_and_ranges() -> None:
     assert outcome(results(several), Claim(says="", of="A", rising=True, columns=("1", "2"))).verdict == "holds"
     assert outcome(results(several), Claim(says="", of="A", rising=True)).verdict == "holds on average"
     assert outcome(results(several), Claim(says="", of="A", falling=True)).verdict == "differs"
-    assert outcome(found, Claim(says="", of="A", between=(55.0, 85.0))).verdict == "holds"
-    assert outcome(found, Claim(says="", of="A", between=(65.0, 85.0))).verdict == "differs"
-    assert outcome(found, Claim(says="", of="A", measure="cohort", between=(10, 10))).verdict == "holds"
+    assert outcome(found, Claim(says="", of="A", between=(55.0, 85.0))).verdict == "holds, one seed"
+    assert outcome(found, Claim(says="", of="A", between=(65.0, 85.0))).verdict == "differs, one seed"
+    assert outcome(found, Claim(says="", of="A", measure="cohort", between=(10, 10))).verdict == "holds, one seed"
+    twice = results({("A", ""): [run(0.6)] * 2})
+    assert outcome(twice, Claim(says="", of="A", between=(55.0, 85.0))).verdict == "holds"
 
 
 GROWING = {
@@ -235,7 +242,9 @@ def test_growth_has_a_limit_a_measure_and_seeds_that_both_ends_have() -> None:
     dearer = {key: [run(0.5, cohort=12 if key == ("A", "z") else 10)] for key in GROWING}
     assert outcome(results(dearer), replace(claim, measure="cohort")).evidence.endswith("growth +2.00")
     fewer = {**GROWING, ("B", "x"): [run(0.5)]}
-    assert outcome(results(fewer), claim).verdict == "holds, one seed"
+    survived = outcome(results(fewer), claim)
+    assert survived.verdict == "not decided"  # of the others nobody knows
+    assert "x: +1.00 (1 of 3 seeds); z: +7.00; " in survived.evidence
     none = outcome(results({**GROWING, ("B", "x"): []}), claim)
     assert (none.verdict, none.evidence) == ("not decided", "")
 
@@ -269,3 +278,59 @@ def test_the_tables_have_a_line_for_each_cell() -> None:
 
 def test_jitter_is_the_deviation_over_rounds_as_the_paper_has_it() -> None:
     assert jitter(run(0.5, 0.7).versions, "accuracy") == pytest.approx(0.1)
+
+
+def test_what_holds_for_the_runs_that_came_through_alone_is_not_decided() -> None:
+    some = results({("A", ""): [run(0.8)] * 3, ("B", ""): [run(0.5), run(math.nan), run(math.nan)]})
+    more = outcome(some, Claim(says="", of="A", against="B"))
+    assert (more.verdict, more.evidence) == ("not decided", "+30.00 points (1 of 3 seeds)")
+    assert outcome(some, Claim(says="", of="B", against="A")).verdict == "differs, one seed"
+    assert outcome(some, Claim(says="", of="B", between=(40, 60))).verdict == "not decided"
+    goal = Claim(says="", of="B", against="A", measure="rounds_to", goal_of="B", ratio_below=2)
+    found = outcome(some, goal)
+    assert (found.verdict, found.evidence[:24]) == ("not decided", "1 × (1 of 3 seeds) (roun")
+    assert beside(some).rows[1] == ("B", "50.00 (1 of 3 seeds)")
+
+
+def test_at_equal_costs_the_measure_of_the_claim_is_compared() -> None:
+    found = results({("A", ""): [run(0.9, 0.6)], ("B", ""): [run(0.5, 0.7)]})
+    claim = Claim(says="", of="A", against="B", at="client_updates")
+    assert outcome(found, claim).evidence == "−10.00 points"
+    assert outcome(found, replace(claim, measure="best")).evidence == "+20.00 points"
+
+
+def test_numbers_that_nothing_can_be_said_of_are_no_difference() -> None:
+    found = results({("A", ""): [run(0.9)]}, numbers={("A", ""): Number(mean=90.0)})
+    assert verdict(found, []) == "no number can be judged"
+    unsaid = results({("A", ""): [run(0.9)]}, numbers={("A", ""): Number(mean=90.0, sd=3.0)})
+    assert "The paper's ± is of a kind that it does not say" in beside(unsaid).caption
+
+
+@pytest.mark.parametrize("text", ["nan", "90 ± inf", "80 ± -3", "inf"])
+def test_no_number_is_none_of_a_paper(text: str) -> None:
+    with pytest.raises(ValueError, match="no number"):
+        Number.read(text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"against": "A"}, "'A' against itself"),
+        ({"against": "B", "between": (1, 2)}, "which is about one row, and against = 'B'"),
+        ({"against": "B", "rising": True}, "rising, which is about one row"),
+        ({"rising": True, "falling": True}, "rising and falling"),
+        ({"rising": True, "at": "samples"}, "rising and at = 'samples'"),
+        ({"between": (2, 1)}, "between which nothing lies"),
+        ({"between": (1, 2), "more_than": 3}, "more_than = 3"),
+        ({"against": "B", "ratio_above": 0.1, "more_than": 99}, "ratio_above = 0.1 and more_than = 99"),
+        ({"against": "B", "ratio_above": 2, "ratio_below": 1}, "between which nothing lies"),
+        ({"against": "B", "measure": "flops", "at": "samples"}, "which compares results, and measure = 'flops'"),
+        ({"against": "B", "measure": "rounds_to"}, "measure = 'rounds_to' and no goal_of"),
+        ({"against": "B", "goal_of": "A"}, "and goal_of = 'A'"),
+    ],
+)
+def test_what_does_not_go_together_in_a_claim_is_refused(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Claim(says="it", of="A", **settings)
+    assert told in str(caught.value)
+    assert "the claim 'it'" in str(caught.value)

@@ -189,6 +189,27 @@ def test_a_later_text_undoes_what_was_put_into_the_one_before() -> None:
         ("[rows.One]", '[reproduces.shown_by]\n"Table 9" = "even"\n[rows.One]', "one of which must be run for it"),
         ("[reproduces]", "[reproduce]", "reproduce"),
         ("[rows.One]", "[rows]\nseven = 7\n[rows.One]", "rows that are no tables"),
+        ("[paper]\n", "[paper]\nseven = 7\n", "other than 2 numbers for seven"),
+        ('columns = ["even"]', "columns = true", 'a list of names, such as ["FedAvg"]'),
+        ('columns = ["even"]', 'rows = [["One"]]', 'a list of names, such as ["FedAvg"]'),
+        ('columns = ["even"]', "expert_training = 3", "scales.smoke.expert_training that are no tables"),
+        ("[scales.smoke]", "[scales]\nquick = 3\n[scales.smoke]", "scales.quick that are no tables"),
+        ('"78.76 ± 2.62"', '"78.76 ± -1"', "'78.76 ± -1'"),
+        ('"78.76 ± 2.62"', '"nan"', "'nan'"),
+        ("more_than = 1", 'of = "One"', "of and pairs"),
+        ("more_than = 1", 'against = "One"', "pairs and against"),
+        ("more_than = 1", 'falling = "One"', "falling and pairs"),
+        ('pairs = [["One", "Other"], ["Other", "One"]]', 'of = "One"\nrising = "Other"', "of and rising"),
+        ("space.method.lr = [0.1, 0.2]\n", "rows.One.settings = [1]\n", "tables, each with keys of an experiment"),
+        ("space.method.lr = [0.1, 0.2]\n", "space.method.lr = [0.1, 0.2]\nrows.One.spcae = 3\n",
+         "did you mean 'space'"),
+        ("space.method.lr = [0.1, 0.2]\n", 'rows.One = {space = {rounds = [1]}, settings = [{rounds = 1}]}\n',
+         "One is said twice"),
+        ("space.method.lr = [0.1, 0.2]\n", "space.method.lr = [2020-01-01]\n", "method.lr"),
+        ("[reproduces]", 'name = "../../escaped"\n[reproduces]', "none of which begins with a dot"),
+        ("[reproduces]", 'name = "/escaped"\n[reproduces]', "names with slashes between them"),
+        ("[rows.One]", '[rows."a\\u0000b"]\nmodel = "mlp"\n[rows.One]', "printable characters"),
+        ("[rows.One]", '[rows.""]\nmodel = "mlp"\n[rows.One]', "printable characters"),
     ],
 )  # fmt: skip
 def test_a_slip_is_refused_with_its_place(tmp_path: Path, old: str, new: str, told: str) -> None:
@@ -276,6 +297,7 @@ def test_a_search_has_two_names_that_say_the_same(tmp_path: Path) -> None:
         ("space.method.mu = [0.1, 0.2]", "space = 3", "keys of an experiment, each with a list"),
         ("[sweep.methods.One]", "[sweep.methods]\nThird = 3\n[sweep.methods.One]", "sweep.methods"),
         ("rounds = 3", "roundz = 3", "unknown key 'roundz'"),
+        ("[sweep]", "[sweep]\nrows.One.space.rounds = [1, 2, 3]", "One is said twice"),
     ],
 )
 def test_a_slip_in_a_search_is_refused(tmp_path: Path, old: str, new: str, told: str) -> None:
@@ -290,3 +312,38 @@ def test_keys_in_a_search_hold_for_trials_alone(tmp_path: Path) -> None:
     plan = planned(read(written(tmp_path, AS_SWEEP.replace("trials = 3", "trials = 3\nrounds = 1"))))
     assert plan.arms["One"].make({}, 0)[0].rounds == 1
     assert plan.cell("One", "").make({}, 0)[0].rounds == 3
+
+
+@pytest.mark.parametrize("line", ["scales = 3", "paper = 'ccfl'", "paper = 3", "rows = 3", "columns = 3", "claims = 3"])
+def test_what_is_no_table_at_the_top_is_refused(tmp_path: Path, line: str) -> None:
+    head, _, rest = GOOD.partition("[reproduces]")
+    rest = rest.partition("[scales.smoke]")[0].partition("[paper]")[0] if "rows" in line else ""
+    with pytest.raises(UserError, match=r"own\.toml"):
+        read(written(tmp_path, f"{head}{line}\n[reproduces]{rest}" + "[rows.One]\nrounds = 1\n" * ("rows" not in line)))
+
+
+def test_a_key_that_is_tried_cannot_be_asked_for(tmp_path: Path) -> None:
+    study = read(written(tmp_path, AS_TUNING))
+    planned(study, settings={"method.cohort": 3}).check()
+    with pytest.raises(UserError, match=r"method\.lr = 0\.5 was asked for, and method\.lr is tried"):
+        planned(study, settings={"method.lr": 0.5}).check()
+
+
+def test_what_is_named_twice_is_run_once(tmp_path: Path) -> None:
+    plan = planned(read(written(tmp_path, GOOD)), "paper", rows=["One", "One"], columns=["even"] * 2, seeds=(3, 3))
+    assert (plan.rows, plan.columns, plan.seeds) == (("One",), ("even",), (3,))
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "told"),
+    [("One, Other", "Other, even", "one cell of this name"), ("One", "x" * 300, "at most 177 characters")],
+)
+def test_a_cell_that_is_called_as_another_or_as_no_run_is_refused(
+    tmp_path: Path, row: str, column: str, told: str
+) -> None:
+    head = GOOD.partition("[reproduces]")[0]
+    rows = "".join(f'[rows."{name}"]\n' for name in dict.fromkeys(("One", row)))
+    cells = rows + f'[columns.even]\n[columns."{column}"]\n'
+    with pytest.raises(UserError) as caught:
+        read(written(tmp_path, head + cells))
+    assert told in str(caught.value)

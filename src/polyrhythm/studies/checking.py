@@ -8,6 +8,7 @@ from typing import Literal
 from polyrhythm.base.errors import Mistakes, UserError
 from polyrhythm.experiments.prepared import prepare, what_and_how
 from polyrhythm.runs.json_text import to_json
+from polyrhythm.studies.claims import OF_CLIENTS
 from polyrhythm.studies.definition import Judge
 from polyrhythm.studies.planning import Arm, CellMaker, Plan, in_words
 from polyrhythm.studies.space import Range, Setting
@@ -29,7 +30,7 @@ def check(plan: Plan) -> None:
     for cell in plan.cells:
         if cell.arm is not None and cell.make == arms[cell.arm].make:
             continue  # it is looked at with its settings, without which it may be none
-        for mistake in _mistakes(cell.make, {}, (*plan.seeds, 0)[0]):
+        for mistake in _mistakes(cell.make, {}, (*plan.seeds, 0)[0], measured=plan.of.measure):
             if str(mistake) not in told:
                 told.add(str(mistake))
                 wrong.add(mistake.at(": ".join(filter(None, (plan.of.name, cell.name)))))
@@ -40,10 +41,17 @@ def check(plan: Plan) -> None:
 
 
 def _mistakes(
-    make: CellMaker, setting: Setting, seed: int, *, judged: Judge | Literal[""] = ""
+    make: CellMaker, setting: Setting, seed: int, *, judged: Judge | Literal[""] = "", measured: str = ""
 ) -> tuple[UserError, ...]:
     try:
         experiment, execution = what_and_how(make(setting, seed))
+        if measured in OF_CLIENTS and experiment.federation.local_tests is None:
+            raise UserError(
+                f'measure = "{measured}", of clients who have no tests of their own',
+                expected="local_test, too",
+                why="the result is what clients' models do on these",
+                fix="set local_test = 0.25",
+            )
         if judged == "clients" and experiment.federation.local_tests is None:
             raise UserError(
                 'a search by "clients", who have no tests of their own',

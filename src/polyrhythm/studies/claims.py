@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, final
 
@@ -84,7 +85,10 @@ class Number:
         mean, sign, sd = (part.strip() for part in text.partition("±"))
         if not text.strip():
             return None
-        return cls(mean=float(mean), sd=float(sd) if sign else None)
+        found = cls(mean=float(mean), sd=float(sd) if sign else None)
+        if not (math.isfinite(found.mean) and (found.sd is None or 0 <= found.sd < math.inf)):
+            raise ValueError(f"{text!r} is no number with a spread")
+        return found
 
 
 @final
@@ -149,7 +153,34 @@ class Claim(Settings):
         plain = not trend and not self.columns and all(other is None for other in others)
         if self.grows_over and not (len({*self.grows_over}) == len(self.grows_over) > 1 and self.against and plain):
             wrong.add(_no_growth(self.grows_over))
+        wrong.add(*map(_at_odds, self._odds()))
         wrong.refuse()
+
+    def _odds(self) -> Iterator[str]:
+        """Settings of which only some could be looked at, in words."""
+        of_range = [f"between = {[*self.between]}"] if self.between is not None else []
+        ratios = {"ratio_above": self.ratio_above, "ratio_below": self.ratio_below}
+        of_ratio = [f"{key} = {value}" for key, value in ratios.items() if value is not None]
+        of_trend = [key for key in ("rising", "falling") if getattr(self, key)]
+        kinds = [*of_range, *of_ratio[:1], *of_trend]
+        if len(kinds) > 1:
+            yield " and ".join(kinds)
+        elif kinds and self.more_than:
+            yield f"{kinds[0]} and more_than = {self.more_than}"
+        if self.against and (of_range or of_trend):
+            yield f"{kinds[0]}, which is about one row, and against = {self.against!r}"
+        if self.against and self.against == self.of:
+            yield f"{self.of!r} against itself"
+        if self.at and (of_range or of_trend):
+            yield f"{kinds[0]} and at = {self.at!r}, which compares two rows"
+        if self.at and self.measure and self.measure not in MEASURES:
+            yield f"at = {self.at!r}, which compares results, and measure = {self.measure!r}"
+        if bool(self.goal_of) != self.measure.endswith("_to"):
+            yield f"measure = {self.measure!r} and " + (f"goal_of = {self.goal_of!r}" if self.goal_of else "no goal_of")
+        above, below = self.ratio_above, self.ratio_below
+        low, high = self.between or (0, 0)
+        if low > high or (above is not None and below is not None and above >= below):
+            yield " and ".join([*of_range, *of_ratio]) + ", between which nothing lies"
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -163,6 +194,15 @@ def _nothing() -> UserError:
         expected='of = "ROW" with against = "ROW" or between = [low, high], or pairs, or rising or falling = "ROW"',
         why="a claim is looked at by comparing numbers",
         fix="say what is compared",
+    )
+
+
+def _at_odds(found: str) -> UserError:
+    return UserError(
+        found,
+        expected="settings that go together",
+        why="one of them would be looked at, and the other would not",
+        fix="leave one out, or make two claims of it",
     )
 
 

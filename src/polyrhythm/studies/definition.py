@@ -11,6 +11,7 @@ from polyrhythm.base.errors import Mistakes, UserError, check_kind, unknown
 from polyrhythm.base.settings import Count, Settings, Takes, Whole
 from polyrhythm.experiments.prepared import Planned
 from polyrhythm.studies.claims import MEASURES, Claim, Measure, Number, Text
+from polyrhythm.studies.names import unknown_names, wrong_names
 from polyrhythm.studies.space import Range, Setting, Space
 from polyrhythm.trackers import Tracking
 
@@ -254,12 +255,13 @@ class Study:
         expert_training: settings of `train_expert`, if it asks for an expert.
         scales: what smaller scales change.
         file: where it is written.
+        given: options of the command line that say otherwise than the file, for the command on its page.
         apart: whether its runs have a folder of their own, and are called by their cells alone.
         out: the folder of all records.
         tracking: trackers that are told of every run.
 
     Raises:
-        UserError: no rows, a name that no run can have, or an unknown measure.
+        UserError: no rows, a name that no run can have or two cells share, or an unknown measure.
     """
 
     name: str
@@ -290,13 +292,17 @@ class Study:
     expert_training: Mapping[str, Any] | None = None
     scales: Mapping[str, AtScale] = field(default_factory=dict)
     file: Path | None = None
+    given: tuple[str, ...] = ()
     apart: bool = False
     out: str = "runs"
     tracking: Tracking = field(default_factory=Tracking)
 
     def __post_init__(self) -> None:
+        check_kind("rows", self.rows, Mapping, '{"FedAvg": made}')
+        check_kind("columns", self.columns, Mapping, '{"α = 0.1": {}}')
+        check_kind("seeds", self.seeds, (tuple, list, range), "(0, 1, 2)")
         wrong = Mistakes()
-        wrong.add(*_wrong_rows(self), *_unknown_names(self), *_same_clients(self))
+        wrong.add(*_wrong_rows(self), *wrong_names(self), *unknown_names(self), *_same_clients(self))
         wrong.refuse()
 
     @property
@@ -343,15 +349,6 @@ def _wrong_rows(study: Study) -> Iterator[UserError]:
                 why="experiments are made of rows",
                 fix="give a function",
             )
-    names = (study.name, *(row for row in study.rows if row or len(study.rows) > 1))
-    for name in names if not study.apart else ():
-        if not name or any(sign in name for sign in "/\\\0") or name.startswith(".") or name == "best":
-            yield UserError(
-                f"the name {name!r}",
-                expected="a name without slashes, that does not begin with a dot, and is not best",
-                why="runs are called by study, row and trial, with slashes between",
-                fix="give another name",
-            )
 
 
 def _same_clients(study: Study) -> Iterator[UserError]:
@@ -363,29 +360,6 @@ def _same_clients(study: Study) -> Iterator[UserError]:
             why="settings would be chosen by the tests that are then the result",
             fix='fresh = "10-12" in [sweep]; in Python seeds=(10, 11, 12) beside those of the search',
         )
-
-
-def _unknown_names(study: Study) -> Iterator[UserError]:
-    """Names of rows and columns that are not there, wherever one is meant."""
-    if study.measure not in MEASURES:
-        yield unknown("measure", study.measure, MEASURES)
-    named: list[tuple[str, Sequence[str], Sequence[str]]] = [
-        (f"the claim {claim.says!r}", claim.rows, (*claim.columns, *claim.grows_over)) for claim in study.claims
-    ]
-    named += [(f"the scale {name}", scale.rows, scale.columns) for name, scale in study.scales.items()]
-    named += [("the paper's numbers", [row], [column]) for row, column in study.numbers]
-    cells = [*study.rows, *study.columns]
-    for item, shown_by in study.shown_by.items():
-        if item not in study.items:
-            yield unknown("item", item, study.items, where="shown_by")
-        yield from (unknown("row or column", one, cells, where=item) for one in shown_by if one not in cells)
-    searches = [study.search, *(study.search.at(scale) for scale in study.scales.values())] if study.search else []
-    for search in searches:
-        of_rows = [*search.rows, *(row for own in search.columns.values() for row in own.rows)]
-        named.append(("the search", of_rows, [*([search.column] if search.column else []), *search.columns]))
-    for where, rows, columns in named:
-        for kind, names, known in (("row", rows, study.rows), ("column", columns, study.columns)):
-            yield from (unknown(kind, name, known, where=where) for name in names if name not in known)
 
 
 def laid_over(below: Setting, above: Setting) -> dict[str, Any]:

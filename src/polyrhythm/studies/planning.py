@@ -14,6 +14,7 @@ from polyrhythm.experiments.prepared import Planned
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.studies.claims import Claim
 from polyrhythm.studies.definition import SCALES, AtScale, Make, Scale, Search, Study, laid_over
+from polyrhythm.studies.names import named
 from polyrhythm.studies.space import Range, Setting, Space, drawn, grid, size
 
 FOLDER = "studies"
@@ -280,6 +281,17 @@ class Plan:
         """Where the runs of trials lie."""
         return self.folder(out) / "tuning" if self.of.apart else Path(out)
 
+    def _fixed_and_tried(self, arm: Arm) -> Iterator[UserError]:
+        """Keys that were asked for in all runs and are tried: what is tried would win, and the page would say both."""
+        tried = {*arm.space, *(key for setting in arm.settings for key in setting)}
+        for key in sorted(tried & {*self.asked}):
+            yield UserError(
+                f"{key} = {self.asked[key]!r} was asked for, and {key} is tried",
+                expected="one of them",
+                why="each run has one value",
+                fix=f"leave {key} out here, or out of what is tried",
+            )
+
     def check(self) -> None:
         """Goes on if there is something to try for each arm, as much for all, and by other seeds than are compared.
 
@@ -290,6 +302,7 @@ class Plan:
         for arm in self.arms.values():
             with wrong.noted(arm.name):
                 arm.check()
+            wrong.add(*self._fixed_and_tried(arm))
         wrong.refuse()
         search = self.search
         if search is None:
@@ -362,17 +375,12 @@ def planned(
     return Plan(
         of=study,
         scale=chosen,
-        seeds=tuple(seeds) or own.seeds or study.compared,
-        rows=tuple(rows) or own.rows or tuple(study.rows),
-        columns=tuple(columns) or own.columns or tuple(study.columns),
+        seeds=tuple(dict.fromkeys(seeds or own.seeds or study.compared)),
+        rows=tuple(dict.fromkeys(rows or own.rows or study.rows)),
+        columns=tuple(dict.fromkeys(columns or own.columns or study.columns)),
         over=laid_over(own.over, settings or {}),
         asked=settings or {},
     )
-
-
-def named(row: str, column: str) -> str:
-    """A cell, in words."""
-    return f"{row}, {column}" if row and column else row or column
 
 
 def in_words(setting: Setting) -> str:

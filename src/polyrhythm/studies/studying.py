@@ -40,7 +40,7 @@ def study(
     scale: str = "",
     out: Path | str | None = None,
     workers: int | None = None,
-    output: Path | None = None,
+    output: Path | str | None = None,
     tracking: Tracking | None = None,
     listener: Listener | None = None,
     trust: Sequence[str] = (),
@@ -75,8 +75,17 @@ def study(
     else:
         plan = planned(what if isinstance(what, Study) else find(str(what), in_python(trust)), scale)
     out = plan.of.out if out is None else out
+    output = None if output is None else Path(output)
+    if workers is not None and (type(workers) is not int or workers < 1):
+        raise UserError(
+            f"workers={workers!r}",
+            expected="a whole number, 1 or more; or None for as many as there are processors",
+            why="so many runs go on at once",
+            fix="workers=1",
+        )
     path = _place(plan, out, output)
     if plan.of.program:
+        _check_program(plan, so_far)
         _make(path)
         return _program(plan, path, out)
     whole = with_expert(plan, plan.runs_folder(out))
@@ -141,6 +150,25 @@ def _make(path: Path) -> None:
     check_output(path.with_suffix(".json"), "the page's data")
 
 
+def _check_program(plan: Plan, so_far: bool) -> None:
+    """Goes on if nothing was asked for that a program does not do."""
+    own = planned(plan.of, plan.scale)
+    asked = {
+        "--seeds": plan.seeds != own.seeds,
+        "--row": plan.rows != own.rows,
+        "--column": plan.columns != own.columns,
+        "--set": bool(plan.asked or plan.of.given),
+        "--so-far": so_far,
+    }
+    if names := [name for name, there in asked.items() if there]:
+        raise UserError(
+            f"{plan.of.name} with {', '.join(names)}",
+            expected="--scale and --out at most",
+            why="it is computed by a program that trains nothing, whose settings stand in it",
+            fix="leave them out",
+        )
+
+
 def _program(plan: Plan, path: Path, out: Path | str) -> StudyResult:
     """What a program finds, for what is no training."""
     runs = plan.runs_folder(out)
@@ -172,10 +200,10 @@ def _findings(plan: Plan, found: StudyResult, results: Results, path: Path) -> F
 def _not_over(results: Results) -> Iterator[str]:
     """How far each run is, where one of its column is not over."""
     far = [
-        f"{cell.name}, seed {seed}: {run.versions[-1]['version']:,}"
+        f"{cell.name}, seed {seed}: {version:,}"
         for cell in results.plan.cells
         if cell.column in results.ends
-        for seed, run in results.runs.get((cell.row, cell.column), {}).items()
+        for seed, version in results.reached.get((cell.row, cell.column), {}).items()
     ]
     if far:
         yield (
@@ -211,9 +239,16 @@ def _pictures(plan: Plan, results: Results, path: Path) -> Iterator[Picture]:
             if not runs or figures.why_not(name, runs):
                 continue
             stem = page.slug(f"{path.stem}-{name}{f'-{against}' if against else ''}-{column}".strip("-"))
+            stem += f"-{columns.index(column) + 1}" * (column != "" and _alike(column, columns))
             chart = figures.draw(name, runs, against=against or "version")  # type: ignore[arg-type]  # as was read
             title = figures.find(name).title + (f", {column}" if column else "")
             yield saved(chart, path.parent, stem, title=title, about=figures.find(name).about)
+
+
+def _alike(name: str, names: Sequence[str]) -> bool:
+    """Whether the file of a name would be called as that of another one."""
+    called = page.slug(f"x-{name}")
+    return sum(page.slug(f"x-{other}") == called for other in names) > 1
 
 
 def _of_trials(found: StudyResult, path: Path) -> Iterator[Picture]:
@@ -221,6 +256,7 @@ def _of_trials(found: StudyResult, path: Path) -> Iterator[Picture]:
     for arm in found.arms:
         if any(trial.score is not None for trial in found.record.of(arm)):
             stem = page.slug(f"{path.stem}-trials-{arm}".strip("-"))
+            stem += f"-{found.arms.index(arm) + 1}" * _alike(arm, found.arms)
             yield saved(found.plot(arm), path.parent, stem, title="Trials" + (f", {arm}" if arm else ""), about=about)
 
 

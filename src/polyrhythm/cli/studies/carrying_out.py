@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +29,7 @@ from polyrhythm.studies.result import StudyResult
 from polyrhythm.studies.running.trials import Trial
 from polyrhythm.studies.studying import study
 
+_NO_FILE = r"[/\\:]+"  # what no file can be called
 _PICTURES = (".png", ".svg", ".pdf", ".html")
 
 
@@ -83,7 +85,9 @@ def carry_out(
         print_study(screen, plan, found)
     if picture is not None:
         for arm in found.arms:
-            path = picture if len(found.arms) == 1 else picture.with_stem(f"{picture.stem}-{arm}")
+            path = (
+                picture if len(found.arms) == 1 else picture.with_stem(f"{picture.stem}-{re.sub(_NO_FILE, '-', arm)}")
+            )
             save(found.plot(arm, theme=theme), path)
             screen.print(f"drawn into {path}", highlight=False)
     if found.arms and all(found.best(arm) is None for arm in found.arms):

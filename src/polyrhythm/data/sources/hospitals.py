@@ -43,7 +43,7 @@ def heart_disease(path: str | Path, *, test: float = 0.34) -> Collection:
         test: share of each hospital's patients that test; 0.34 is FLamby's.
 
     Raises:
-        UserError: no such files, or rows of other cells.
+        UserError: no such files, not one for each hospital, or rows of other cells.
 
     Reference: Janosi et al., UCI Heart Disease, 1988; du Terrail et al., "FLamby", NeurIPS 2022.
     """
@@ -110,9 +110,13 @@ def _lines(raw: bytes, place: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _of_files(place: Path) -> Iterator[tuple[str, list[str], str]]:
+    missing = [*HOSPITALS]
     for name, raw in members(place, rf"processed\.({'|'.join(HOSPITALS)})\.data", what=WHAT):
+        missing.remove(name.split(".")[1])
         for number, cells in _lines(raw, place):
             yield name.split(".")[1], cells, f"{name}, line {number}"
+    if missing:  # there would be fewer clients than anybody thinks
+        raise corrupt(place, f"has no {' and no '.join(f'processed.{one}.data' for one in missing)}", WHAT)
 
 
 def _of_table(place: Path) -> Iterator[tuple[str, list[str], str]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
-from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.errors import UserError, check_kind, unknown
 from polyrhythm.config import names
 from polyrhythm.config.expressions import Pipe
 from polyrhythm.experiments.dry_run import DryRun, dry_run
@@ -77,6 +77,7 @@ class Budget:
         """
         if isinstance(given, Budget):
             return given
+        check_kind("budget", given, (str, Mapping), '{"time": 3600}')
         pairs = [given.partition("=")[::2]] if isinstance(given, str) else [*given.items()]
         try:
             ((name, amount),) = pairs
@@ -213,6 +214,7 @@ def advise(
     Raises:
         UserError: a budget that is none, or that does not pay for a round; or something is wrong with the experiment.
     """
+    check_kind("experiment", experiment, Experiment, "pr.Experiment(…)")
     table = evidence()
     spend = _own_budget(experiment) if budget is None else Budget.of(budget)
     recipe = experiment.recipe
@@ -223,13 +225,13 @@ def advise(
     every = nearest(of, tried(table, spend.resource))
     weights = RULE.weights([distance for distance, _ in every])
     near = [Near(distance=d, share=share, setting=one) for (d, one), share in zip(every, weights, strict=True)]
-    suggestions, notes = list[Suggestion](), [*_notes(experiment, near[0], of)]
+    suggestions, gone = list[Suggestion](), list[str]()
     for one in standings([setting for _, setting in every], weights):
         method = method_of(one.recipe, recipe, near[0].setting)
         try:
             prepare(replace(first, recipe=made(method), rounds=rounds, until=Until()), execution)
         except UserError as error:
-            notes.append(f"{one.recipe} is left out: {error.found}")
+            gone.append(f"{one.recipe} is left out: {error.found}")
         else:
             suggestions.append(Suggestion(recipe=one.recipe, method=method, standing=one))
     return Advice(
@@ -237,7 +239,7 @@ def advise(
         budget=spend,
         near=tuple(near[:SHOWN]),
         suggestions=tuple(suggestions),
-        notes=tuple(notes),
+        notes=(*_notes(experiment, near[0], of, [one.method for one in suggestions]), *gone),
         made=table["made"],
     )
 
@@ -305,6 +307,13 @@ def _within(experiment: Experiment, budget: Budget, amount: float, execution: Ex
     dry = _counted(experiment, _ROUNDS, execution)
     each = budget.spent(dry) / max(1, dry.versions)
     if each <= 0.0:
+        if budget.resource == "updates":
+            raise UserError(
+                f"a budget of {budget}, and a round brings no update",
+                expected="devices of which some answer",
+                why="nothing would be trained",
+                fix="look at the faults and the presence of the fleet",
+            )
         raise UserError(
             f"a budget of {budget}, of which a round costs nothing",
             expected="a fleet that says what it costs",
@@ -339,7 +348,7 @@ def _countable(experiment: Experiment) -> int:
     return max(1, _VISITS // experiment.recipe.cohort)
 
 
-def _notes(experiment: Experiment, near: Near, of: Situation) -> Iterator[str]:
+def _notes(experiment: Experiment, near: Near, of: Situation, methods: Sequence[str]) -> Iterator[str]:
     distance = near.distance
     if distance > FAR:
         parts = near.setting.situation.apart(of)
@@ -350,10 +359,27 @@ def _notes(experiment: Experiment, near: Near, of: Situation) -> Iterator[str]:
         )
     if of.skew is None:
         yield "samples have no classes, so that nobody knows how unlike clients are; the evidence is of ten classes"
-    _, *piped = experiment.recipe.title.split(" | ")
-    if piped:
-        yield f"{', '.join(piped)} of the experiment's method is not in these recipes: pipe it on where it is needed"
+    if left_out := [*_left_out(experiment.recipe, methods)]:
+        yield f"no recipe has these parts of the experiment's method, which you may put in: {'; '.join(left_out)}"
     yield (
         "the evidence is of small images and perceptrons: on other data and models the order is less sure than its "
         "intervals say"
     )
+
+
+def _left_out(recipe: Recipe, methods: Sequence[str]) -> Iterator[str]:
+    """The parts and settings of a recipe that none of some methods has, in words."""
+    offered = [made(method).describe() for method in methods]
+    for slot, own in recipe.describe().items():
+        several = isinstance(own, list)
+        others = [one for method in offered for one in ((method.get(slot) or []) if several else [method.get(slot)])]
+        yield from (_part_in_words(slot, one, others) for one in (own if several else [own]) if one not in others)
+
+
+def _part_in_words(slot: str, own: Any, others: Sequence[Any]) -> str:
+    """A part with the settings by which it differs from others of its kind; or a setting."""
+    if not isinstance(own, Mapping):
+        return f"{slot} = {own}"
+    alike = next((one for one in others if isinstance(one, Mapping) and one["name"] == own["name"]), None)
+    settings = [f"{k} = {v}" for k, v in own.items() if k != "name" and (alike is None or alike.get(k) != v)]
+    return f"{slot.removesuffix('s')} ({own['name']}{' with ' if settings else ''}{', '.join(settings)})"

@@ -198,6 +198,11 @@ class _Replaced:
     experiment: Experiment
     execution: Execution
 
+    @property
+    def own(self) -> Mapping[str, Any]:
+        """What distinguishes it from the maker of another experiment, as plain data."""
+        return self.experiment.describe()
+
     def __call__(self, setting: Mapping[str, Any], seed: int) -> Planned:
         recipe = made(setting["method"])
         other = replace(self.experiment, recipe=recipe, rounds=setting["rounds"], until=Until(), seed=seed, config=None)

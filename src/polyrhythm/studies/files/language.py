@@ -9,6 +9,7 @@ from typing import Annotated, Any, final
 from annotated_types import Ge, Gt, Lt
 from pydantic import BaseModel, ConfigDict, Field, Strict, create_model, field_validator
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Count, Whole, annotations_of
 from polyrhythm.base.settings import takes as words_of
 from polyrhythm.config.json_schema import Schema, schema, without_null
@@ -107,6 +108,15 @@ def claims_of(table: Mapping[str, Any]) -> Iterator[Claim]:
     """
     own = {**table, "rising": bool(table["rising"]), "falling": bool(table["falling"])}
     pairs = own.pop("pairs")
+    about = [key for key in ("of", "rising", "falling", "pairs") if table[key]]
+    if len(about) > 1 or (pairs and table["against"]):
+        both = [*about, "against"][:2]
+        raise UserError(
+            f"{both[0]} and {both[1]}",
+            expected="of, pairs, rising or falling: one of them, each with the rows that it is about",
+            why="one of them would be looked at, and the other would not",
+            fix="make two claims of it",
+        )
     if not pairs:
         yield Claim(**own | {"of": table["of"] or table["rising"] or table["falling"]})
     for of, against in pairs:

@@ -40,6 +40,7 @@ _OF_SEARCH = takes(SEARCH)
 _CHECKED = ("reproduces", "claims", "expert_training")
 NOT_OURS = ("name", "out", "seed", "seeds", "track", "tracking", "driver", "workers", "address", "gpus")
 """Keys of an experiment that a cell cannot set: they are of the whole study, or decide no number."""
+_TRIED = ("space", "settings")
 _PROGRAMS = Path(__file__).parents[1] / "programs"
 _JUDGES: Mapping[str, Judge] = {
     "final": "final",
@@ -84,7 +85,9 @@ def read(
     wrong = Mistakes()
     said = layered(file, options or {}, list(settings), wrong, [*TAKES, *_TABLES], filled)
     ours = {key: said.values.pop(key) for key in _TABLES if key in said.values}
-    return _Reading(file, said, ours, wrong).study(name, trust)
+    named = (options or {}).get("name")
+    given = (*(("--name", str(named)) if named else ()), *(part for text in settings for part in ("--set", text)))
+    return _Reading(file, said, ours, wrong).study(name, trust, given)
 
 
 @final
@@ -97,7 +100,7 @@ class _Reading:
     ours: Mapping[str, Any]
     wrong: Mistakes
 
-    def study(self, name: str, trust: Trust) -> Study:
+    def study(self, name: str, trust: Trust, given: tuple[str, ...] = ()) -> Study:
         """All of it."""
         told, said = self.told(), self.said
         rows, columns = (self.settings(self.ours.get(key, {}), key) for key in ("rows", "columns"))
@@ -107,7 +110,7 @@ class _Reading:
         if isinstance(table, dict):
             rows |= self.settings(table.get("methods", {}), f"{spelling}.methods", ("space", "settings"))
             rows = rows or {"": {}}
-        scales = {key: self.scale(key, of) for key, of in self.ours.get("scales", {}).items()}
+        scales = {key: self.scale(key, of) for key, of in self.table("scales").items()}
         seeds = said.values.get("seeds") or (said.values.get("seed", 0),)
         search, fresh = None, None
         if table is not None:
@@ -124,6 +127,7 @@ class _Reading:
             found = Study(
                 name=whole.name or name or self.file.stem,
                 file=self.file,
+                given=given,
                 rows=rows,
                 make=Maker(values=self.shared(), lines=said.lines, file=self.file, trust=trust),
                 columns=columns,
@@ -142,6 +146,15 @@ class _Reading:
         self.wrong.refuse()
         self.check_plans(found, spelling)
         return found
+
+    def table(self, key: str) -> Mapping[str, Any]:
+        """A table of this name at the top of the file; an empty one where there is something else."""
+        found = self.ours.get(key, {})
+        if isinstance(found, dict):
+            return found
+        of_paper = refused.no_paper(found, self.said.where(key)) if key == "paper" else None
+        self.wrong.add(of_paper or refused.no_tables(key, self.said))
+        return {}
 
     def shared(self) -> dict[str, Any]:
         """What is written for all cells."""
@@ -210,8 +223,11 @@ class _Reading:
 
     def scale(self, name: str, table: Any) -> AtScale:
         inside = f"scales.{name}"
-        if name not in SCALES[:-1] or not isinstance(table, dict):
+        if name not in SCALES[:-1]:
             self.wrong.add(unknown("scale", name, SCALES[:-1], where=self.said.where(inside)))
+            return AtScale()
+        if not isinstance(table, dict):
+            self.wrong.add(refused.no_tables(inside, self.said))
             return AtScale()
         ours = ("rows", "columns", "seeds", "why", "tuning", "sweep", "expert_training")
         own = {key: table[key] for key in ours if key in table}
@@ -220,8 +236,8 @@ class _Reading:
         seeds = self.seeds(own["seeds"], f"{inside}.seeds") if "seeds" in own else ()
         return AtScale(
             over=self.keys({key: value for key, value in table.items() if key not in own}, inside),
-            rows=tuple(own.get("rows", ())),
-            columns=tuple(own.get("columns", ())),
+            rows=self.names(own.get("rows", []), f"{inside}.rows"),
+            columns=self.names(own.get("columns", []), f"{inside}.columns"),
             seeds=fresh or seeds,
             search=search,
             search_over=search_over,
@@ -229,8 +245,18 @@ class _Reading:
             why=str(own.get("why", "")),
         )
 
+    def names(self, listed: Any, inside: str) -> tuple[str, ...]:
+        """Rows or columns that a scale has."""
+        if isinstance(listed, list) and all(isinstance(name, str) for name in listed):
+            return tuple(listed)
+        self.wrong.add(refused.no_names(self.said.where(inside), listed))
+        return ()
+
     def expert(self, change: Mapping[str, Any], inside: str) -> dict[str, Any]:
         """What a scale changes in the training of the expert."""
+        if not isinstance(change, dict):
+            self.wrong.add(refused.no_tables(f"{inside}.expert_training", self.said))
+            return {}
         try:
             return ExpertSettings.model_validate(change).model_dump(include=set(change))
         except ValidationError as error:
@@ -259,8 +285,12 @@ class _Reading:
             found["space"] = space_of(told["space"], f"{inside}.space", said, wrong)
         if "settings" in own:
             found["settings"] = settings_of(told["settings"], f"{inside}.settings", said, wrong)
+        rows = [row for _, row, _ in named]
+        wrong.add(*(refused.two_ways(row, said.where(inside)) for row in dict.fromkeys(rows) if rows.count(row) > 1))
         if named:
-            found["rows"] = {row: self.tried(of, f"{inside}.{kind}.{row}") for kind, row, of in named}
+            found["rows"] = {
+                row: self.tried(of, f"{inside}.{kind}.{row}", alone=kind == "rows") for kind, row, of in named
+            }
         if "columns" in own:
             found["columns"] = {c: self.in_column(of, f"{inside}.columns.{c}") for c, of in told["columns"].items()}
         return found, over, self.seeds(own["fresh"], f"{inside}.fresh") if "fresh" in own else None
@@ -273,12 +303,23 @@ class _Reading:
             if not isinstance(of, dict) or (key == "rows" and not all(isinstance(own, dict) for own in of.values())):
                 self.wrong.add(refused.no_tables(f"{inside}.{key}", self.said))
                 return ColumnSearch()
-        tried = {row: self.tried(of, f"{inside}.rows.{row}") for row, of in rows.items()}
+        tried = {row: self.tried(of, f"{inside}.rows.{row}", alone=True) for row, of in rows.items()}
         return ColumnSearch(space=space_of(space, f"{inside}.space", self.said, self.wrong), rows=tried, over=over)
 
-    def tried(self, table: Mapping[str, Any], inside: str) -> Mapping[str, Any] | tuple[Setting, ...]:
-        """The space or the settings of one row."""
+    def tried(self, table: Mapping[str, Any], inside: str, *, alone: bool) -> Mapping[str, Any] | tuple[Setting, ...]:
+        """The space or the settings of one row.
+
+        Args:
+            table: them.
+            inside: where it is.
+            alone: whether nothing else may be in the table, as of a method.
+        """
         space, settings = table.get("space", {}), table.get("settings", [])
+        for key in table if alone else ():
+            if key not in _TRIED:
+                self.wrong.add(unknown("key", key, _TRIED, where=self.said.where(f"{inside}.{key}")))
+        if space and settings:
+            self.wrong.add(refused.two_ways(inside.rpartition(".")[2], self.said.where(inside)))
         if not isinstance(space, dict) or not isinstance(settings, list):
             key, value = ("space", space) if not isinstance(space, dict) else ("settings", settings)
             self.wrong.add(refused.nothing_tried(f"{self.said.where(inside)}: {key} = {value!r}", _OF_SEARCH[key]))
@@ -299,7 +340,7 @@ class _Reading:
 
     def numbers(self, columns: Mapping[str, Any]) -> dict[tuple[str, str], Number]:
         found = {}
-        for row, texts in self.ours.get("paper", {}).items():
+        for row, texts in self.table("paper").items():
             where = self.said.where(f"paper.{row}")
             if not isinstance(texts, list) or len(texts) != len(columns):
                 self.wrong.add(refused.not_as_many(row, columns, where))

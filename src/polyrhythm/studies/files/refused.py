@@ -57,6 +57,36 @@ def no_tables(inside: str, said: ConfigSource) -> UserError:
     )
 
 
+def no_names(inside: str, value: Any) -> UserError:
+    """Refusal of rows or columns of a scale that are no list of names."""
+    return UserError(
+        f"{inside} = {value!r:.120}",
+        expected='a list of names, such as ["FedAvg"]',
+        why="it says which of them are run",
+        fix="list them, or leave it out for all",
+    )
+
+
+def two_ways(row: str, inside: str) -> UserError:
+    """Refusal of two things that are tried for one row."""
+    return UserError(
+        f"{inside}: {row} is said twice",
+        expected="a space or settings, in rows or in methods: one of them",
+        why="one of them would be tried, and the other would not",
+        fix="leave one out",
+    )
+
+
+def no_paper(value: Any, where: str) -> UserError:
+    """Refusal of something else than a table of the paper's numbers."""
+    return UserError(
+        f"{where}: paper = {value!r:.120}",
+        expected="a table [paper] with the numbers of each row",
+        why="they stand beside ours",
+        fix="for the paper that is repeated write paper below [reproduces]",
+    )
+
+
 def not_as_many(row: str, columns: Mapping[str, Any], where: str) -> UserError:
     """Refusal of a row of a paper with other than a number for each column."""
     return UserError(

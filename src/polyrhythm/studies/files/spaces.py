@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
@@ -30,7 +31,15 @@ def space_of(
 
 def settings_of(listed: Any, inside: str, said: ConfigSource, wrong: Mistakes) -> tuple[Setting, ...]:
     """The settings of a list of tables."""
-    found = tuple(dict(leaves(setting)) for setting in listed)
+    with wrong.noted(said.where(inside)):
+        if not all(isinstance(setting, dict) for setting in listed):
+            raise UserError(
+                f"{inside} = {listed!r:.120}",
+                expected="tables, each with keys of an experiment",
+                why="each is a setting that is tried",
+                fix='settings = [{"method.lr" = 0.1}, {"method.lr" = 0.3}]',
+            )
+    found = tuple(dict(leaves(setting)) for setting in listed if isinstance(setting, dict))
     for key in (key for setting in found for key in setting):
         with wrong.noted(said.where(inside)):
             _check_key(key)
@@ -58,10 +67,17 @@ def _check_key(key: str) -> None:
         raise unknown("key", key.partition(".")[0], [k for k in TAKES if "." not in k])
 
 
+def _all_differ(values: Sequence[Any]) -> bool:
+    """Whether values differ from each other; what no experiment has, such as dates, does not count as a value."""
+    with contextlib.suppress(TypeError):
+        return len({json.dumps(value) for value in values}) == len(values)
+    return False
+
+
 def _values(key: str, value: Any) -> Range | tuple[Any, ...]:
     if isinstance(value, dict) and {"low", "high"} <= {*value} <= _OF_RANGE:
         return Range(**value)
-    if isinstance(value, list) and value and len({json.dumps(one) for one in value}) == len(value):
+    if isinstance(value, (list, tuple)) and value and _all_differ(value):
         return tuple(value)
     raise UserError(
         f"{key} = {value!r}",

@@ -34,12 +34,14 @@ class Results:
         versions: of each, likewise.
         ends: the version as far as the runs of a column are read, where one of them is not over; they are then
             compared at equal rounds.
+        reached: the version that each run had come to.
     """
 
     plan: Plan
     runs: Mapping[Key, Mapping[int, Run]]
     versions: Mapping[Key, Mapping[int, Sequence[Row]]]
     ends: Mapping[str, int] = field(default_factory=dict)
+    reached: Mapping[Key, Mapping[int, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, found: StudyResult, *, so_far: bool = False) -> Results:
@@ -61,7 +63,10 @@ class Results:
             }
             for key, of in versions.items()
         }
-        return cls(plan=plan, runs=runs, versions=cut, ends=ends)
+        reached = {
+            key: {seed: rows[-1]["version"] for seed, rows in of.items() if rows} for key, of in versions.items()
+        }
+        return cls(plan=plan, runs=runs, versions=cut, ends=ends, reached=reached)
 
     @property
     def headlines(self) -> str:
@@ -96,9 +101,9 @@ class Results:
         }
         return {seed: factor * value for seed, value in found.items() if value is not None}
 
-    def at_budget(self, key: Key, cost: str, budgets: Mapping[int, float]) -> dict[int, float]:
+    def at_budget(self, key: Key, cost: str, budgets: Mapping[int, float], measure: str = "") -> dict[int, float]:
         """The results of a cell's seeds, in percent, when each had spent a budget."""
-        measure = self.plan.of.measure
+        measure = measure or self.plan.of.measure
         found = {
             seed: measures.result_at(rows, self.runs[key][seed].headline, measure, cost, budgets[seed])
             for seed, rows in self.versions.get(key, {}).items()
@@ -156,7 +161,7 @@ def verdict(results: Results, outcomes: Sequence[Outcome]) -> str:
         elif many and agreed == many:
             parts.append("same order")
         else:
-            parts.append("differs")
+            parts.append("differs" if judged or many else "no number can be judged")
         told = [f"{within} of {judged} numbers within spread"] if judged else []
         told += [f"{agreed} of {many} pairs in the paper's order"] if many else []
         parts[-1] += f" ({', '.join(told)})" if told else ""
@@ -202,7 +207,9 @@ def _values(results: Results, claim: Claim, row: str, column: str) -> dict[int, 
 def _pairs(results: Results, claim: Claim, column: str) -> tuple[dict[int, float], dict[int, float]]:
     if claim.at:
         budgets = results.least((claim.of, claim.against), column, claim.at)
-        of, against = (results.at_budget((row, column), claim.at, budgets) for row in (claim.of, claim.against))
+        of, against = (
+            results.at_budget((row, column), claim.at, budgets, claim.measure) for row in (claim.of, claim.against)
+        )
         return of, against
     return _values(results, claim, claim.of, column), _values(results, claim, claim.against, column)
 
@@ -217,8 +224,9 @@ def _more(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
         if found.mean is None:
             verdicts.append("not decided")
             continue
-        verdicts.append(_decided(found, claim.more_than))
-        told.append(f"{_in(column)}{signed(found.mean, digits=2)}{unit}{_interval(found)}")
+        verdicts.append(_by_survivors(_decided(found, claim.more_than), results, column, found.n))
+        some = survived(results, column, found.n)
+        told.append(f"{_in(column)}{signed(found.mean, digits=2)}{unit}{_interval(found)}{some}")
     return Outcome(says=claim.says, verdict=_all(verdicts), evidence="; ".join(told))
 
 
@@ -256,6 +264,17 @@ def _decided(found: Difference, limit: float) -> Verdict:
     return "holds" if above else "differs"
 
 
+def survived(results: Results, column: str, seeds: int) -> str:
+    """How many seeds a number is of, where not all have one, as of runs that failed or never reached a goal."""
+    lacks = column not in results.ends and 0 < seeds < len(results.plan.seeds)
+    return f" ({seeds} of {len(results.plan.seeds)} seeds)" if lacks else ""
+
+
+def _by_survivors(verdict: Verdict, results: Results, column: str, seeds: int) -> Verdict:
+    """A verdict by some of the seeds: what holds for them alone is not decided, as the others may be the worst ones."""
+    return "not decided" if verdict.startswith("holds") and survived(results, column, seeds) else verdict
+
+
 def _all(verdicts: Sequence[Verdict]) -> Verdict:
     """Of all columns: as weak as the weakest."""
     return next((verdict for verdict in _WEAKEST_FIRST if verdict in verdicts), "not decided")
@@ -277,24 +296,39 @@ def _ratio(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
         seeds = sorted({*of} & {*against})
         return [of[seed] / against[seed] for seed in seeds] if all(against[seed] for seed in seeds) else []
 
-    return _by_means(claim, {c: ratios(c) for c in columns}, lambda mean: low < mean < high, "{:.3g} ×")
+    return _by_means(results, claim, {c: ratios(c) for c in columns}, lambda mean: low < mean < high, "{:.3g} ×")
 
 
 def _range(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
     """Likewise."""
     low, high = claim.between or (-math.inf, math.inf)
     values = {c: [*_values(results, claim, claim.of, c).values()] for c in columns}
-    return _by_means(claim, values, lambda mean: low <= mean <= high, "{:.4g}")
+    return _by_means(results, claim, values, lambda mean: low <= mean <= high, "{:.4g}")
 
 
 def _by_means(
-    claim: Claim, columns: Mapping[str, Sequence[float]], holds: Callable[[float], bool], words: str
+    results: Results,
+    claim: Claim,
+    columns: Mapping[str, Sequence[float]],
+    holds: Callable[[float], bool],
+    words: str,
 ) -> Outcome:
     means = {column: math.fsum(values) / len(values) for column, values in columns.items() if values}
-    verdicts: list[Verdict] = ["holds" if holds(mean) else "differs" for mean in means.values()]
+    many = {column: len(columns[column]) for column in means}
+    verdicts: list[Verdict] = [
+        _by_survivors(_of_so_many("holds" if holds(mean) else "differs", many[column]), results, column, many[column])
+        for column, mean in means.items()
+    ]
     verdicts += ["not decided"] * (len(columns) - len(means))
-    told = [f"{_in(column)}{words.format(mean)}" for column, mean in means.items()]
+    told = [f"{_in(c)}{words.format(mean)}{survived(results, c, many[c])}" for c, mean in means.items()]
     return Outcome(says=claim.says, verdict=_all(verdicts), evidence=_of_what(claim, told))
+
+
+def _of_so_many(verdict: Literal["holds", "differs"], seeds: int) -> Verdict:
+    """A verdict by a mean, which says where it is of one seed."""
+    if seeds > 1:
+        return verdict
+    return "holds, one seed" if verdict == "holds" else "differs, one seed"
 
 
 def _trend(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
@@ -305,8 +339,15 @@ def _trend(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
         difference([sign * (there[seed] - here[seed]) for seed in sorted({*here} & {*there})])
         for here, there in itertools.pairwise(values)
     ]
-    verdicts: list[Verdict] = ["not decided" if step.mean is None else _decided(step, 0.0) for step in steps]
-    told = [f"{_in(c)}{math.fsum(v.values()) / len(v):.4g}" for c, v in zip(columns, values, strict=True) if v]
+    verdicts: list[Verdict] = [
+        "not decided" if step.mean is None else _by_survivors(_decided(step, 0.0), results, column, step.n)
+        for step, column in zip(steps, columns, strict=False)
+    ]
+    told = [
+        f"{_in(column)}{math.fsum(of.values()) / len(of):.4g}{survived(results, column, len(of))}"
+        for column, of in zip(columns, values, strict=True)
+        if of
+    ]
     return Outcome(says=claim.says, verdict=_all(verdicts), evidence=_of_what(claim, told))
 
 
@@ -319,11 +360,15 @@ def _growth(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
         return Outcome(says=claim.says, verdict="not decided", evidence="")
     means = {column: math.fsum(of.values()) / len(of) for column, of in differences.items() if of}
     steady = all(here < there for here, there in itertools.pairwise(means.values()))
-    told = [f"{_in(column)}{signed(mean, digits=2)}" for column, mean in means.items()]
+    told = [
+        f"{_in(column)}{signed(mean, digits=2)}{survived(results, column, len(differences[column]))}"
+        for column, mean in means.items()
+    ]
     told.append(f"growth {signed(found.mean, digits=2)}{_unit(results, claim)}{_interval(found)}")
     if len(means) > 2:
         told[-1] += ", at every step" if steady else ", not at every step"
-    return Outcome(says=claim.says, verdict=_decided(found, claim.more_than), evidence="; ".join(told))
+    verdict = _by_survivors(_decided(found, claim.more_than), results, columns[0], found.n)
+    return Outcome(says=claim.says, verdict=verdict, evidence="; ".join(told))
 
 
 def _of_what(claim: Claim, told: Sequence[str]) -> str:

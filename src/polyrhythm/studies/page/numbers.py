@@ -14,9 +14,9 @@ from polyrhythm.runs.comparison import spread
 from polyrhythm.runs.costs import Row
 from polyrhythm.runs.paired import mean_and_spread
 from polyrhythm.studies.claims import BUDGETS, MEASURES, Number
+from polyrhythm.studies.names import named
 from polyrhythm.studies.page import measures
-from polyrhythm.studies.page.judging import Key, Results, agreement, ordered
-from polyrhythm.studies.planning import named
+from polyrhythm.studies.page.judging import Key, Results, agreement, ordered, survived
 from polyrhythm.studies.running.trials import Record, Trial
 
 HEADS: Mapping[str, str] = {
@@ -84,6 +84,7 @@ def beside(results: Results) -> Table:
     if not any(key in of.numbers for key in _keys(results)):
         return _ours(results, what)
     rounds = of.spread == "rounds of one run"
+    unsaid = of.spread == "none" and any(number.sd is not None for number in of.numbers.values())
     lines = []
     for key in _keys(results):
         paper, values = of.numbers.get(key), results.values(key)
@@ -92,7 +93,7 @@ def beside(results: Results) -> Table:
             gap = signed(math.fsum(values.values()) / len(values) - paper.mean, digits=2)
         judged = agreement(paper, values) if paper is not None else ""
         jitter = (_jitter(results, key),) if rounds else ()
-        lines.append((named(*key), _paper(paper), percent(values), *jitter, gap, judged or NONE))
+        lines.append((named(*key), _paper(paper), _result(results, key), *jitter, gap, judged or NONE))
     orders = "; ".join(
         f"{column or 'rows'}: {agreed} of {many}"
         for column in results.plan.columns
@@ -101,12 +102,18 @@ def beside(results: Results) -> Table:
     )
     return Table(
         name="beside",
-        caption=f"{what}. The paper's ± is {_whose(of.spread)}; ours is the sample standard deviation "
-        f"over seeds ({_seeds(results)}). Within spread: no further apart than both together."
+        caption=f"{what}. The paper's ± is {_whose('not said' if unsaid else of.spread)}; ours is the sample standard "
+        f"deviation over seeds ({_seeds(results)}). Within spread: no further apart than both together."
         + (f" Pairs of rows in the paper's order: {orders}." if orders else ""),
         head=("", "paper", "ours", *(("ours, over rounds",) if rounds else ()), "difference", "verdict"),
         rows=tables.rows(lines),
     )
+
+
+def _result(results: Results, key: Key) -> str:
+    """The result of a cell, with the number of its seeds where some have none."""
+    values = results.values(key)
+    return percent(values) + survived(results, key[1], len(values))
 
 
 def _jitter(results: Results, key: Key) -> str:
@@ -120,7 +127,7 @@ def _jitter(results: Results, key: Key) -> str:
 def _ours(results: Results, what: str) -> Table:
     """Rows by columns, where the paper's text has no numbers."""
     plan = results.plan
-    lines = [(row, *(percent(results.values((row, c))) for c in plan.columns)) for row in plan.rows]
+    lines = [(row, *(_result(results, (row, column)) for column in plan.columns)) for row in plan.rows]
     return Table(
         name="ours",
         caption=f"{what}: mean ± sample standard deviation over seeds ({_seeds(results)})."
@@ -142,7 +149,7 @@ def equal_costs(results: Results) -> Table | None:
         budgets = all_budgets[column]
         for row in rows:
             found = [percent(results.at_budget((row, column), cost, budgets[cost])) for cost in spent]
-            lines.append((named(row, column), percent(results.values((row, column))), *found))
+            lines.append((named(row, column), _result(results, (row, column)), *found))
     return Table(
         name="equal",
         caption="The same result at equal rounds, and where each row had spent as much as the cheapest row of its "

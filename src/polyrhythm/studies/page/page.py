@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +48,7 @@ def command(plan: Plan) -> str:
     for option, asked, all_of_them in (("--row", plan.rows, own.rows), ("--column", plan.columns, own.columns)):
         if asked != all_of_them:
             parts += [part for name in asked for part in (option, name)]
+    parts += of.given
     for key, value in plan.asked.items():
         local = key in _PLACES and Path(str(value)).is_absolute()  # where it lies here tells nobody else anything
         parts += ["--set", f"{key}={Path(str(value)).name if local else value}"]
@@ -254,8 +256,8 @@ def _commit() -> str:
 
 
 def slug(text: str) -> str:
-    """A text as a file is called."""
-    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
+    """A text as a file is called: its Latin letters and digits, or a digest of a text without any."""
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def as_data(

@@ -10,9 +10,9 @@ from polyrhythm.results.tables import NONE, Table, signed
 from polyrhythm.runs.comparison import spread
 from polyrhythm.runs.paired import Difference, corrected, difference
 from polyrhythm.studies.claims import BUDGETS, OF_CLIENTS, SERVED
+from polyrhythm.studies.names import named
 from polyrhythm.studies.page.judging import Results
 from polyrhythm.studies.page.numbers import HEADS, percent
-from polyrhythm.studies.planning import named
 
 FEWEST = 3
 """Rows of which one can be said to win."""
@@ -27,7 +27,8 @@ def standings(results: Results) -> Table | None:
     lines = []
     for column in plan.columns:
         for words, of in _yardsticks(results, column).items():
-            known = {row: values for row, values in of.items() if values}
+            seeds = max(map(len, of.values()), default=0)
+            known = {row: values for row, values in of.items() if values and len(values) == seeds}
             if len(known) < FEWEST or first not in known:
                 continue
             order = sorted(known, key=lambda row: (-_mean(known[row]), plan.rows.index(row)))
@@ -47,7 +48,8 @@ def standings(results: Results) -> Table | None:
         caption="What wins by which yardstick, in percent: the highest mean over seeds, by how many points it is "
         f"before the second, and the rows that are above or below {first}, paired by seed, where the 95 % interval "
         f"(Student's t) leaves out 0. {tables.HOLDS_ZERO} The interval holds 0. * Also after Holm's correction for the "
-        "rows of the line. At equal costs, each row had spent as much as the cheapest of its column in all.",
+        "rows of the line. At equal costs, each row had spent as much as the cheapest of its column in all. A row of "
+        "which fewer seeds have a result than of others is left out.",
         head=("", "highest", "before", f"above {first}", f"below {first}"),
         rows=tables.rows(lines),
         numbers=False,

@@ -97,10 +97,12 @@ def perform(job: Job, make: Callable[[Setting, int], Planned], tell: Tell) -> En
 
 
 def begun(job: Job, make: Callable[[Setting, int], Planned]) -> Run | None:
-    """The newest run of a job that has made a version, over or not; None if there is none."""
+    """The newest run of a job that has failed or made a version, over or not; None if there is none."""
     made, _ = what_and_how(make(job.setting, job.seed))
     run = _earlier(job, replace(made, name=job.name))
-    return run if run is not None and any(row["version"] > 0 for row in run.versions) else None
+    if run is None or (run.status != "failed" and not any(row["version"] > 0 for row in run.versions)):
+        return None
+    return run
 
 
 def _carried_out(job: Job, prepared: Prepared, earlier: Run | None, tell: Tell) -> Run:

@@ -23,7 +23,7 @@ def as_it_stands(plan: Plan, out: Path | str) -> Record:
     """
     folder = plan.folder(out)
     record = read(folder) or Record(name=plan.of.name)
-    runs: dict[str, dict[int, str]] = {}
+    runs, failed = dict[str, dict[int, str]](), dict[str, dict[int, str]]()
     for cell in plan.cells:
         setting = {}
         if cell.arm is not None:
@@ -34,14 +34,18 @@ def as_it_stands(plan: Plan, out: Path | str) -> Record:
         for seed in plan.seeds:
             job = Job(of=cell.called, name=cell.called, setting=setting, seed=seed, out=str(plan.runs_folder(out)))
             found = begun(job, cell.make)
-            if found is not None:
+            if found is None:
+                continue
+            if found.status == "failed":
+                failed.setdefault(cell.name, {})[seed] = found.reason
+            else:
                 runs.setdefault(cell.name, {})[seed] = found.id
-    if not runs:
+    if not runs and not failed and (plan.seeds or not any(trial.over for trial in record.trials)):
         raise UserError(
             f"nothing has been made of {plan.of.name} in {folder}",
             expected="a run of it that has made a version",
             why="its page shows what there is",
             fix="polyrhythm study makes its runs; --out FOLDER and --set as they were made with",
         )
-    record.runs, record.failed = runs, {}
+    record.runs, record.failed = runs, failed
     return record
