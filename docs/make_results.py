@@ -169,11 +169,12 @@ def table(pages: Sequence[Mapping[str, Any]]) -> str:
             verdicts = [claim["verdict"] for page in own for claim in page["claims"] if not claim.get("ours")]
             average = verdicts.count("holds on average")
             hold = sum(verdict.startswith("holds") for verdict in verdicts) - average
-            near, compared = (sum(counted) for counted in zip(*map(_numbers, own), strict=True))
+            whole = [page for page in own if page["scale"] == "paper"]  # with fewer rounds none can be as high
+            near, compared = (sum(counted) for counted in zip((0, 0), *map(_numbers, whole), strict=True))
             numbers = f"{near} of {compared}" if compared else "–"
             claims = f"{hold} of {len(verdicts)}" + (f", {average} on average only" if average else "")
             columns.append((SHORT[paper], "---:", numbers, claims))
-    heads = ("", "---", "numbers within spread", "claims that hold")
+    heads = ("", "---", "numbers within spread, at the paper's size", "claims that hold, at any")
     return "\n".join(f"| {' | '.join(row)} |" for row in zip(heads, *columns, strict=True))
 
 
