@@ -269,6 +269,7 @@ def test_regions_that_do_not_go_together_are_refused(table: str, split: str, wor
         (data.spoken_digits, {"0_ann_0.wav": sound(np.zeros(9), rate=44100)}, "at 44,100 Hz"),
         (data.spoken_digits, {"0_ann_0.wav": sound(np.zeros(8), channels=2)}, "2 channels"),
         (data.spoken_digits, {"0_ann_0.wav": sound(np.zeros(9))}, "1 test takes of 1"),
+        (data.spoken_digits, {"0_ann_0.wav": sound(np.zeros(90))[:100]}, "ends after 28 of 90 samples"),
         (data.beijing_air, {"PRSA_Data_X_20130301-20170228.csv": b"a,b\n1,2"}, "begins with 'a,b'"),
         (data.heart_disease, {"processed.va.data": b"1,2,3"}, "3 cells"),
         (data.heart_disease, {"processed.va.data": b"x" + b",1" * 13}, "could not convert"),

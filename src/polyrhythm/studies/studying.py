@@ -88,7 +88,7 @@ def study(
         _check_program(plan, so_far)
         _make(path)
         return _program(plan, path, out)
-    whole = with_expert(plan, plan.runs_folder(out))
+    whole = with_expert(plan, plan.runs_folder(out), train=not so_far)
     check(whole)
     _make(path)
     if so_far:

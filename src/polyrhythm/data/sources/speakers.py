@@ -149,7 +149,8 @@ def _sound(place: Path, name: str, raw: bytes) -> np.ndarray:
     try:
         with wave.open(io.BytesIO(raw)) as sound:
             kind = (sound.getnchannels(), sound.getsampwidth(), sound.getframerate())
-            data = sound.readframes(min(sound.getnframes(), len(raw)))
+            frames = sound.getnframes()
+            data = sound.readframes(min(frames, len(raw)))
     except (wave.Error, EOFError, ValueError, RuntimeError, ArithmeticError) as error:
         raise corrupt(place, f"{name} is no sound ({error})", "a .wav file") from None
     if kind != (1, 2, RATE) or len(data) < 2:
@@ -157,4 +158,6 @@ def _sound(place: Path, name: str, raw: bytes) -> np.ndarray:
         raise corrupt(
             place, f"{name}: {channels} channels of {8 * width} bit at {rate:,} Hz", "one of 16 bit at 8,000 Hz"
         )
+    if len(data) < 2 * frames:
+        raise corrupt(place, f"{name} ends after {len(data) // 2:,} of {frames:,} samples", "a whole .wav file")
     return np.frombuffer(data[: len(data) // 2 * 2], dtype="<i2")

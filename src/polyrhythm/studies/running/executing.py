@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, final
 
-from polyrhythm.base.errors import UserError
+from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.results import Run
 from polyrhythm.runs import run_lock
+from polyrhythm.runs.database import FILE
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.simulation.workers.choosing import cores
 from polyrhythm.studies.definition import Judge
@@ -63,6 +64,7 @@ def carry_out(
 
     Raises:
         UserError: a tracker or Optuna is missing, or another process is at it, or another study of that name is there.
+        RunFailed: a trial could not be made, such as on a full disk, without which nothing can be chosen.
         KeyboardInterrupt: it was stopped.
     """
     tracking = tracking or Tracking()
@@ -70,7 +72,7 @@ def carry_out(
     if plan.search is not None and plan.search.kind == "tpe":
         searching.check_optuna()
     folder = plan.folder(out)
-    record = _opened(plan, folder)
+    record = opened(plan, out)
     with run_lock.alone(folder / ".going-on", _going_on(plan)):
         record.write(folder)
         if listener is not None:
@@ -83,9 +85,15 @@ def carry_out(
     return record
 
 
-def _opened(plan: Plan, folder: Path) -> Record:
-    """The record of a study: what there is of it, or a new one."""
-    name, arms = plan.of.name, plan.arms
+def opened(plan: Plan, out: Path | str) -> Record:
+    """The record of a study: what there is of it, or a new one. Nothing is written.
+
+    Of its trials those are kept that the plan has, too; one whose run was deleted is to be made again.
+
+    Raises:
+        UserError: another study of this name is there, or the record is damaged.
+    """
+    folder, name, arms = plan.folder(out), plan.of.name, plan.arms
     record = read(folder) or Record(name=name)
     there: dict[str, ArmRecord] = {}
     for key, arm in arms.items():
@@ -105,9 +113,23 @@ def _opened(plan: Plan, folder: Path) -> Record:
             called=arm.called, definition=now, many=arm.many, best=chosen, template=arm.make.written()
         )
     kept = {key for key, arm in there.items() if key in record.arms and record.arms[key].called == arm.called}
-    trials = [trial for trial in record.trials if trial.arm in kept]
+    trials = [trial for trial in record.trials if trial.arm in kept and trial.number <= there[trial.arm].many]
+    trials = _with_runs(trials, plan.trials_folder(out))
     wanted = len(plan.cells) * len(plan.seeds)
     return Record(name=name, headline=record.headline, arms=there, trials=trials, wanted=wanted)
+
+
+def _with_runs(trials: list[Trial], folder: Path) -> list[Trial]:
+    """The same, but those anew whose run is not there any more."""
+    if not any(trial.runs for trial in trials):
+        return trials
+    there = {run.id for run in Run.all(folder, archived=True)} if (folder / FILE).is_file() else set()
+    gone = {(t.arm, t.number) for t in trials if not {*t.runs.values()} <= there}
+    anew = [(t.arm, t.number) in gone or (t.arm, t.same_as) in gone for t in trials]
+    return [
+        Trial(arm=t.arm, number=t.number, setting=t.setting) if again else t
+        for t, again in zip(trials, anew, strict=True)
+    ]
 
 
 def _going_on(plan: Plan) -> UserError:
@@ -116,7 +138,8 @@ def _going_on(plan: Plan) -> UserError:
         f"the study {plan.of.name} is going on in another process{scale}",
         expected="one process for a study",
         why="both would make the same runs",
-        fix="wait for it, look at what it has so far (`polyrhythm best NAME`), or give another folder (--out FOLDER)",
+        fix="wait for it, look at what it has so far (the same command with --so-far), or give another folder "
+        "(--out FOLDER)",
     )
 
 
@@ -261,6 +284,9 @@ class _Execution:
 
     def _settle(self, trial: Trial, seed: int, ending: Ending, score: float | None) -> None:
         search = self._arms[trial.arm].search
+        if ending.state == "hindered":  # the choice among the others would be another one
+            whose = f"{trial.arm or self._plan.of.name}, trial {trial.number},"
+            raise RunFailed(f"{whose} could not be made: {ending.reason}. The same command goes on with it")
         if ending.state in ("failed", "died"):
             trial.state = "failed"
             trial.reason = f"{_DIED if ending.state == 'died' else ''}{ending.reason} (seed {seed})"

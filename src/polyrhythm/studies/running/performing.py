@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import sqlite3
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -61,7 +63,7 @@ class Ending:
 
     Args:
         run: its id; empty if it had no record yet.
-        state: "died" if its process did.
+        state: "died" if its process did, "hindered" if the machine did not let it go on, such as a full disk.
         reason: why it was pruned or failed.
         history: the validation score of every evaluated version.
         headline: the metric that this is.
@@ -69,7 +71,7 @@ class Ending:
     """
 
     run: str = ""
-    state: Literal["finished", "pruned", "failed", "died"] = "finished"
+    state: Literal["finished", "pruned", "failed", "died", "hindered"] = "finished"
     reason: str = ""
     history: Sequence[tuple[int, float]] = ()
     headline: str = ""
@@ -112,15 +114,28 @@ def _carried_out(job: Job, prepared: Prepared, earlier: Run | None, tell: Tell) 
     except UserError:
         raise
     except Exception as error:
+        state: Literal["failed", "hindered"] = "hindered" if _of_the_machine(error) else "failed"
         if not launch.recorder.run_id:
-            raise _Failed(Ending(state="failed", reason=in_words(error))) from error
+            raise _Failed(Ending(state=state, reason=in_words(error))) from error
         run = launch.opened()
         if not isinstance(error, PolyrhythmError):
             _keep(run.path / "error.log", error)
-        raise _Failed(replace(_ending(run), state="failed", reason=in_words(error))) from error
+        raise _Failed(replace(_ending(run), state=state, reason=in_words(error))) from error
     if summary["status"] == "stopped" and not str(summary["reason"]).startswith(PRUNED):
         raise KeyboardInterrupt(summary["reason"])
     return launch.opened()
+
+
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE)
+
+
+def _of_the_machine(error: BaseException | None) -> bool:
+    """Whether a failure says nothing of the experiment: a full disk, or a database that cannot be written."""
+    while error is not None:
+        if isinstance(error, sqlite3.Error) or (isinstance(error, OSError) and error.errno in _PASSING):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 class _Failed(Exception):

@@ -37,7 +37,7 @@ def next_batch(arm: Arm, before: Sequence[Trial]) -> list[Setting]:
     known = arm.known()
     if known is not None:
         return known[there : start + search.batch if search.prune else many]
-    if there == many:
+    if there >= many:
         return []
     seed = int(stream(search.seed, "search", "tpe", start).integers(2**31))
     return by_tpe(arm.space, before[:start], search.batch, seed)[there - start : many - start]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.studies.planning import Plan
-from polyrhythm.studies.running.executing import restored
+from polyrhythm.studies.running.executing import opened, restored
 from polyrhythm.studies.running.performing import Job, begun
-from polyrhythm.studies.running.trials import Record, best, read
+from polyrhythm.studies.running.trials import Record, best
 
 
 def as_it_stands(plan: Plan, out: Path | str) -> Record:
@@ -19,10 +19,9 @@ def as_it_stands(plan: Plan, out: Path | str) -> Record:
         out: the folder of all records.
 
     Raises:
-        UserError: no run of it has been begun.
+        UserError: no run of it has been begun, or another study of this name is there.
     """
-    folder = plan.folder(out)
-    record = read(folder) or Record(name=plan.of.name)
+    folder, record = plan.folder(out), opened(plan, out)
     runs, failed = dict[str, dict[int, str]](), dict[str, dict[int, str]]()
     for cell in plan.cells:
         setting = {}
