@@ -235,6 +235,17 @@ def test_a_gain_grows_from_the_first_to_the_last_column_seed_by_seed(
     assert found.evidence.endswith(told)
 
 
+def test_a_trend_is_not_tried_without_the_columns_that_it_goes_over() -> None:
+    whole = results({("A", c): [run(0.1 * n)] for n, c in enumerate("xyz", 1)}, claims=(
+        Claim(says="all", of="A", rising=True), Claim(says="ends", of="A", rising=True, columns=("x", "z")),
+    ))  # fmt: skip
+    told = {
+        columns: [found.says for found in outcomes(replace(whole, plan=replace(whole.plan, columns=columns)))]
+        for columns in (("x", "y", "z"), ("x", "z"), ("x", "y"), ("x",))
+    }
+    assert [*told.values()] == [["all", "ends"], ["all", "ends"], ["all"], []]
+
+
 def test_growth_has_a_limit_a_measure_and_seeds_that_both_ends_have() -> None:
     claim = Claim(says="", of="A", against="B", grows_over=("x", "z"))
     assert outcome(results(GROWING), replace(claim, more_than=4.9)).verdict == "holds"

@@ -264,8 +264,12 @@ class Plan:
     def claims(self) -> Iterator[Claim]:
         """Those whose rows and columns are there."""
         for claim in self.of.claims:
-            ends = {*claim.grows_over[:1], *claim.grows_over[-1:]}
+            trend = claim.rising or claim.falling
+            over = claim.columns if trend else claim.grows_over
+            ends = {*over[:1], *over[-1:]}
             somewhere = not claim.columns or {*claim.columns} & {*self.columns}
+            if trend and len(self.columns) < 2:
+                continue
             if somewhere and {*claim.rows} <= {*self.rows} and ends <= {*self.columns}:
                 yield claim
 
