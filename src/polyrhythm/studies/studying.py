@@ -239,7 +239,7 @@ def _pictures(plan: Plan, results: Results, path: Path) -> Iterator[Picture]:
             if not runs or figures.why_not(name, runs):
                 continue
             stem = page.slug(f"{path.stem}-{name}{f'-{against}' if against else ''}-{column}".strip("-"))
-            stem += f"-{columns.index(column) + 1}" * (column != "" and _alike(column, columns))
+            stem += f"-{columns.index(column) + 1}" if column in columns and _alike(column, columns) else ""
             chart = figures.draw(name, runs, against=against or "version")  # type: ignore[arg-type]  # as was read
             title = figures.find(name).title + (f", {column}" if column else "")
             yield saved(chart, path.parent, stem, title=title, about=figures.find(name).about)
@@ -256,7 +256,7 @@ def _of_trials(found: StudyResult, path: Path) -> Iterator[Picture]:
     for arm in found.arms:
         if any(trial.score is not None for trial in found.record.of(arm)):
             stem = page.slug(f"{path.stem}-trials-{arm}".strip("-"))
-            stem += f"-{found.arms.index(arm) + 1}" * _alike(arm, found.arms)
+            stem += f"-{found.arms.index(arm) + 1}" if _alike(arm, found.arms) else ""
             yield saved(found.plot(arm), path.parent, stem, title="Trials" + (f", {arm}" if arm else ""), about=about)
 
 
