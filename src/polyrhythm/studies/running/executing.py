@@ -72,7 +72,7 @@ def carry_out(
     if plan.search is not None and plan.search.kind == "tpe":
         searching.check_optuna()
     folder = plan.folder(out)
-    record = opened(plan, out)
+    record = record_of(plan, out)
     with run_lock.alone(folder / ".going-on", _going_on(plan)):
         record.write(folder)
         if listener is not None:
@@ -85,7 +85,7 @@ def carry_out(
     return record
 
 
-def opened(plan: Plan, out: Path | str) -> Record:
+def record_of(plan: Plan, out: Path | str) -> Record:
     """The record of a study: what there is of it, or a new one. Nothing is written.
 
     Of its trials those are kept that the plan has, too; one whose run was deleted is to be made again.

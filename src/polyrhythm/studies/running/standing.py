@@ -6,7 +6,7 @@ from pathlib import Path
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.studies.planning import Plan
-from polyrhythm.studies.running.executing import opened, restored
+from polyrhythm.studies.running.executing import record_of, restored
 from polyrhythm.studies.running.performing import Job, begun
 from polyrhythm.studies.running.trials import Record, best
 
@@ -21,7 +21,7 @@ def as_it_stands(plan: Plan, out: Path | str) -> Record:
     Raises:
         UserError: no run of it has been begun, or another study of this name is there.
     """
-    folder, record = plan.folder(out), opened(plan, out)
+    folder, record = plan.folder(out), record_of(plan, out)
     runs, failed = dict[str, dict[int, str]](), dict[str, dict[int, str]]()
     for cell in plan.cells:
         setting = {}
