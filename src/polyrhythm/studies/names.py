@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.runs.labels import LONGEST_NAME
 from polyrhythm.studies.claims import MEASURES
 
-if TYPE_CHECKING:
-    from polyrhythm.studies.definition import Study
+Defined = Any
+"""A `Study`, whose module imports this one."""
 
 
 def named(row: str, column: str) -> str:
@@ -18,7 +18,7 @@ def named(row: str, column: str) -> str:
     return f"{row}, {column}" if row and column else row or column
 
 
-def wrong_names(study: Study) -> Iterator[UserError]:
+def wrong_names(study: Defined) -> Iterator[UserError]:
     """Names that lead elsewhere than into the study's folder, that no run can have, or that two cells would share."""
     rows = [row for row in study.rows if row or len(study.rows) > 1]
     columns = [column for column in study.columns if column or len(study.columns) > 1]
@@ -61,7 +61,7 @@ def _refused_name(name: str, expected: str, why: str) -> UserError:
     return UserError(f"the name {name!r:.120}", expected=expected, why=why, fix="give another name")
 
 
-def unknown_names(study: Study) -> Iterator[UserError]:
+def unknown_names(study: Defined) -> Iterator[UserError]:
     """Names of rows and columns that are not there, wherever one is meant."""
     if study.measure not in MEASURES:
         yield unknown("measure", study.measure, MEASURES)
