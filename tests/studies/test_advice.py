@@ -259,7 +259,7 @@ def test_where_the_evidence_does_not_reach_it_says_so() -> None:
     assert far.near[0].distance > near.near[0].distance
     assert any("does not reach this experiment" in note and "rounds" in note for note in far.notes)
     piped = pr.advise(experiment(method="fedavg(cohort=3) | compress_int8"))
-    assert any("compression (" in note for note in piped.notes)
+    assert any("compress_int8" in note for note in piped.notes)
 
 
 def test_advice_needs_an_end() -> None:
@@ -340,10 +340,10 @@ def test_the_tries_of_another_experiment_are_refused(tmp_path: Path) -> None:
     [
         ("fedavg(cohort=3)", ""),
         ("fedavg(cohort=3) | sweep", ""),
-        ("fedprox(cohort=3, mu=1.0)", "correction (Prox with mu = 1)"),
-        ("fedavg(cohort=3, drop_last=true)", "drop_last = True"),
-        ("fedbuff(concurrency=6, buffer=2)", "release (Buffer with size = 2)"),
-        ("ditto(cohort=3)", "personal (PersonalCopy with"),
+        ("fedprox(cohort=3, mu=1.0)", "prox(mu=1)"),
+        ("fedavg(cohort=3, drop_last=true)", "drop_last=True"),
+        ("fedbuff(concurrency=6, buffer=2)", "buffer(size=2)"),
+        ("ditto(cohort=3)", "personal_copy(strength="),
     ],
 )
 def test_what_the_recipes_do_not_have_is_told(method: str, words: str) -> None:

@@ -238,25 +238,23 @@ def _pictures(plan: Plan, results: Results, path: Path) -> Iterator[Picture]:
             runs = [run for c in of for row in plan.rows for run in results.runs.get((row, c), {}).values()]
             if not runs or figures.why_not(name, runs):
                 continue
-            stem = page.slug(f"{path.stem}-{name}{f'-{against}' if against else ''}-{column}".strip("-"))
-            stem += f"-{columns.index(column) + 1}" if column in columns and _alike(column, columns) else ""
+            stem = _stem(f"{path.stem}-{name}{f'-{against}' if against else ''}", column, columns)
             chart = figures.draw(name, runs, against=against or "version")  # type: ignore[arg-type]  # as was read
             title = figures.find(name).title + (f", {column}" if column else "")
             yield saved(chart, path.parent, stem, title=title, about=figures.find(name).about)
 
 
-def _alike(name: str, names: Sequence[str]) -> bool:
-    """Whether the file of a name would be called as that of another one."""
-    called = page.slug(f"x-{name}")
-    return sum(page.slug(f"x-{other}") == called for other in names) > 1
+def _stem(what: str, name: str, names: Sequence[str]) -> str:
+    """What the file of one of several names is called, with its number where another one would be called so, too."""
+    stem, *several = (page.slug(f"{what}-{one}".strip("-")) for one in (name, *names))
+    return f"{stem}-{names.index(name) + 1}" if name in names and several.count(stem) > 1 else stem
 
 
 def _of_trials(found: StudyResult, path: Path) -> Iterator[Picture]:
     about = "a line for each trial, over an axis for each key and one for the score; dashed where it was stopped early."
     for arm in found.arms:
         if any(trial.score is not None for trial in found.record.of(arm)):
-            stem = page.slug(f"{path.stem}-trials-{arm}".strip("-"))
-            stem += f"-{found.arms.index(arm) + 1}" if _alike(arm, found.arms) else ""
+            stem = _stem(f"{path.stem}-trials", arm, found.arms)
             yield saved(found.plot(arm), path.parent, stem, title="Trials" + (f", {arm}" if arm else ""), about=about)
 
 

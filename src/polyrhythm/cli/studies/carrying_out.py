@@ -85,9 +85,8 @@ def carry_out(
         print_study(screen, plan, found)
     if picture is not None:
         for arm in found.arms:
-            path = (
-                picture if len(found.arms) == 1 else picture.with_stem(f"{picture.stem}-{re.sub(_NO_FILE, '-', arm)}")
-            )
+            own = "" if len(found.arms) == 1 else f"-{re.sub(_NO_FILE, '-', arm)}"
+            path = picture.with_stem(picture.stem + own)
             save(found.plot(arm, theme=theme), path)
             screen.print(f"drawn into {path}", highlight=False)
     if found.arms and all(found.best(arm) is None for arm in found.arms):

@@ -368,18 +368,16 @@ def _notes(experiment: Experiment, near: Near, of: Situation, methods: Sequence[
 
 
 def _left_out(recipe: Recipe, methods: Sequence[str]) -> Iterator[str]:
-    """The parts and settings of a recipe that none of some methods has, in words."""
-    offered = [made(method).describe() for method in methods]
-    for slot, own in recipe.describe().items():
-        several = isinstance(own, list)
-        others = [one for method in offered for one in ((method.get(slot) or []) if several else [method.get(slot)])]
-        yield from (_part_in_words(slot, one, others) for one in (own if several else [own]) if one not in others)
+    """The parts and settings of a recipe that none of some methods has, as they are written."""
+    offered = [one for method in methods for one in _described(made(method))]
+    for label, own in _described(recipe):
+        alike = [other for name, other in offered if name == label]
+        if own not in alike:
+            told = [f"{k}={v}" for k, v in own.items() if k != "name" and not (alike and alike[0].get(k) == v)]
+            yield f"{label}({', '.join(told)})" if told else label
 
 
-def _part_in_words(slot: str, own: Any, others: Sequence[Any]) -> str:
-    """A part with the settings by which it differs from others of its kind; or a setting."""
-    if not isinstance(own, Mapping):
-        return f"{slot} = {own}"
-    alike = next((one for one in others if isinstance(one, Mapping) and one["name"] == own["name"]), None)
-    settings = [f"{k} = {v}" for k, v in own.items() if k != "name" and (alike is None or alike.get(k) != v)]
-    return f"{slot.removesuffix('s')} ({own['name']}{' with ' if settings else ''}{', '.join(settings)})"
+def _described(recipe: Recipe) -> list[tuple[str, Mapping[str, Any]]]:
+    """All that a recipe is made of, by the names that these have."""
+    parts = [(part.label(), part.describe()) for part in (*recipe.parts(), recipe.optimiser, recipe.schedule)]
+    return [*parts, ("recipe", {"drop_last": recipe.drop_last, "regime": recipe.regime})]

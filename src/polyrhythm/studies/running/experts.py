@@ -37,14 +37,14 @@ def with_expert(plan: Plan, folder: Path, *, train: bool = True) -> Plan:
     called, things = configuration.model or "mlp", configuration.resolved_parts
     what = hashlib.sha256(to_json([configuration.data, called, training]).encode()).hexdigest()
     path = folder / f"expert-{what[:6]}.safetensors"
-    if not path.exists() and not train:
-        raise UserError(
-            f"nothing has been made of {plan.of.name}, whose expert would be {path}",
-            expected="a study that has trained its expert",
-            why="its page shows what there is",
-            fix="leave --so-far out: its expert is trained first, then its runs are made",
-        )
     if not path.exists():
+        if not train:
+            raise UserError(
+                f"nothing has been made of {plan.of.name}, whose expert would be {path}",
+                expected="a study that has trained its expert",
+                why="its page shows what there is",
+                fix="leave --so-far out: its expert is trained first, then its runs are made",
+            )
         collection = things.load()
         folder.mkdir(parents=True, exist_ok=True)
         if train_expert(collection, things.model, path, **training, called=called)["status"] == "stopped":
